@@ -46,6 +46,21 @@ fn what_few_programs_ask_for_works_or_is_refused_as_without_us() {
 }
 
 #[test]
+fn what_is_locked_doubled_too_long_or_given_to_a_shell_is_as_without_us() {
+    everywhere("16M", "odd_calls.c", |_| Vec::new());
+}
+
+#[test]
+fn the_c_library_gets_answers_in_blocks_that_nobody_has_touched() {
+    everywhere("16M", "own_blocks.c", |_| Vec::new());
+}
+
+#[test]
+fn what_is_written_to_the_end_of_a_file_stays_together() {
+    everywhere("64M", "appended.c", |directory| vec![directory.join("file")]);
+}
+
+#[test]
 fn signals_of_ours_stay_in_force_by_the_functions_of_older_systems_too() {
     everywhere("16M", "old_signals.c", |_| Vec::new());
 }

@@ -160,6 +160,22 @@ fn status_of(fd: c_int) -> Option<libc::stat> {
     Some(unsafe { status.assume_init() })
 }
 
+/// Whether two descriptors are of one file, as far as files have numbers there.
+pub fn is_same_file(one: c_int, other: c_int) -> bool {
+    let number = |fd| status_of(fd).map(|status| (status.st_dev, status.st_ino));
+    number(one).is_some_and(|one| Some(one) == number(other))
+}
+
+/// Whether a descriptor of a process is a file with a number (pidfs, Linux 6.9).
+pub fn is_in_pidfs(fd: c_int) -> bool {
+    const MAGIC: i64 = 0x5049_4446;
+    let mut status = MaybeUninit::<libc::statfs>::zeroed();
+    let room = status.as_mut_ptr().addr();
+    let found = make(libc::SYS_fstatfs, [fd as usize, room, 0, 0, 0, 0]) == 0;
+    // SAFETY: numbers, which are zero where the kernel has not filled them in.
+    found && unsafe { status.assume_init() }.f_type == MAGIC
+}
+
 /// Whether a descriptor is /dev/zero.
 pub fn is_dev_zero(fd: c_int) -> bool {
     status_of(fd).is_some_and(|status| {

@@ -1,5 +1,5 @@
 //! From a system call's arguments to the memory that they name.
-use super::held::{Held, is_needed, text};
+use super::held::{Held, MESSAGE_BYTES, is_needed, text};
 use super::nested;
 use super::reading::Reader;
 use super::table::{self, Row};
@@ -49,7 +49,7 @@ pub fn of<const COUNT: usize>(given: [usize; COUNT]) -> Arguments {
 /// How far memory of unknown length is kept.
 const UNKNOWN_BYTES: usize = 256;
 /// The kernel takes no more buffers in one list (UIO_MAXIOV).
-const PARTS_MAX: usize = 1024;
+pub const PARTS_MAX: usize = 1024;
 
 /// Keeps the memory of a call in RAM.
 pub fn hold(number: c_long, arguments: &Arguments) -> Held {
@@ -78,7 +78,8 @@ pub fn hold_row(row: Row, arguments: &Arguments) -> Held {
 }
 
 fn keep(held: &mut Held, memory: Memory, address: usize, arguments: &Arguments) {
-    if address == 0 {
+    // Without a buffer a length is asked for.
+    if address == 0 && !matches!(memory, Memory::Sized(_)) {
         return;
     }
     let of = |bytes| Span { address, bytes };
@@ -108,7 +109,7 @@ fn keep(held: &mut Held, memory: Memory, address: usize, arguments: &Arguments) 
 /// What is taken or sent as a whole has more room; the call's first argument is a socket.
 fn widen_for_messages(held: &mut Held, arguments: &Arguments) {
     if raw::has_messages(arguments[0] as c_int) {
-        held.widen();
+        held.widen(MESSAGE_BYTES);
     }
 }
 
@@ -117,7 +118,7 @@ pub(super) fn unknown(address: usize) -> Span {
 }
 
 /// An entry of a list that the program passes; none where the program itself could not read it.
-pub(super) fn entry<T: Copy>(list: usize, index: usize) -> Option<T> {
+pub fn entry<T: Copy>(list: usize, index: usize) -> Option<T> {
     Reader::default().entry(list, index)
 }
 

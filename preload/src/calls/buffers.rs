@@ -26,7 +26,7 @@ impl List {
     /// What the kernel would transfer of all of them; nothing of a list that it will refuse.
     pub fn bytes(&self) -> usize {
         let (mut count, mut sum) = (0, 0_usize);
-        for part in self.parts().take_while(is_of_programs) {
+        for part in self.parts().take_while(|part| is_of_programs(of_part(part))) {
             (count, sum) = (count + 1, sum.saturating_add(part.iov_len));
         }
         if count == self.1 { sum.min(TRANSFER_MAX_BYTES) } else { 0 }
@@ -67,10 +67,22 @@ impl List {
     }
 }
 
+/// Where programs' addresses end, unless they ask for more (five levels of page tables).
+const PROGRAMS_END: usize = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 1 << 48 };
+
 /// Whether a buffer has a length that the kernel takes, and lies where programs are.
-fn is_of_programs(part: &iovec) -> bool {
-    let end = part.iov_base.addr().checked_add(part.iov_len);
-    end.is_some_and(|end| end <= isize::MAX as usize)
+fn is_of_programs(buffer: Span) -> bool {
+    buffer.address.checked_add(buffer.bytes).is_some_and(|end| end < PROGRAMS_END)
+}
+
+fn of_part(part: &iovec) -> Span {
+    Span::of(part.iov_base, part.iov_len)
+}
+
+/// What the kernel would transfer of a buffer in one call; None of one that it refuses, or has to judge, before any byte moves.
+pub fn taken(buffer: Span) -> Option<Span> {
+    let bytes = buffer.bytes.min(TRANSFER_MAX_BYTES);
+    is_of_programs(buffer).then_some(Span { bytes, ..buffer })
 }
 
 /// Some parts of a list, in a list of its own.
@@ -86,7 +98,7 @@ impl Parts {
     pub fn hold(&self) -> Held {
         let mut held = Held::none();
         for part in &self.list[..self.count] {
-            held.add(Span::of(part.iov_base, part.iov_len));
+            held.add(of_part(part));
         }
         held
     }

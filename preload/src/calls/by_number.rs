@@ -120,11 +120,12 @@ fn gives_rights_up(number: c_long) -> bool {
 
 /// Whether a call changes memory, or processes that have it: such calls are never to be missed.
 pub fn is_about_memory(number: c_long) -> bool {
-    const SERVED_APART: [c_long; 11] = [
+    const SERVED_APART: [c_long; 12] = [
         libc::SYS_mmap,
         libc::SYS_munmap,
         libc::SYS_mremap,
         libc::SYS_madvise,
+        libc::SYS_process_madvise,
         libc::SYS_mseal,
         libc::SYS_mprotect,
         libc::SYS_brk,

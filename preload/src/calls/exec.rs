@@ -30,9 +30,11 @@ struct Strings {
 }
 
 fn touch_all(Strings { path, lists }: Strings) {
-    // A length that is not used would not be measured.
-    // SAFETY: the program passes a C string.
-    std::hint::black_box(unsafe { libc::strlen(path) });
+    if !path.is_null() {
+        // A length that is not used would not be measured.
+        // SAFETY: the program passes a C string.
+        std::hint::black_box(unsafe { libc::strlen(path) });
+    }
     for list in lists.into_iter().filter(|list| !list.is_null()) {
         let mut entry = list;
         // SAFETY: the list ends with a null pointer, which has not been met yet.
@@ -122,6 +124,29 @@ fn for_child(
     Some(held)
 }
 
+/// Keeps what a shell is given that the C library starts by itself.
+pub fn keep_environment(held: &mut Held) {
+    let (list, mut kept) = (environment(), usize::MAX);
+    if list.is_null() {
+        return;
+    }
+    for count in 0.. {
+        // SAFETY: the list ends with a null pointer, which has not been met yet.
+        let variable = unsafe { *list.wrapping_add(count) };
+        if variable.is_null() {
+            return held.add(values(list, count + 1));
+        }
+        // Those of one page are kept together.
+        let span = text(variable);
+        let [first, last] =
+            [span.address, span.address + span.bytes.saturating_sub(1)].map(|at| at / PAGE_BYTES);
+        if [first, last] != [kept; 2] {
+            kept = last;
+            held.add(span);
+        }
+    }
+}
+
 /// The variables up to PATH, which the C library looks for: of the others their first two letters.
 fn keep_search_path(held: &mut Held) {
     let (list, mut kept) = (environment(), usize::MAX);
@@ -152,6 +177,17 @@ enum Place {
     Other,
 }
 
+/// What says that the C library has no such function: it came with a later one.
+fn missing(place: Place) -> c_int {
+    match place {
+        Place::Same => {
+            raw::set_errno(libc::ENOSYS);
+            -1
+        }
+        Place::Other => libc::ENOSYS,
+    }
+}
+
 /// Makes a call that executes a program; a record says so where this process becomes it.
 fn execute(strings: Strings, finds: Finds, place: Place, call: impl Fn() -> c_int) -> c_int {
     let engine = process::current().and_then(Process::engine);
@@ -175,6 +211,9 @@ macro_rules! repeating {
             $(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                    if super::$name::NEXT.address().is_null() {
+                        return missing(Place::$place);
+                    }
                     let given = [$arguments, $environment];
                     if process::current().is_none() || !reading::can_execute($path, given) {
                         return super::$name($($argument),*);
@@ -208,6 +247,16 @@ repeating! {
         keeping for_child(path, actions.cast(), attributes);
     fn posix_spawnp(
         pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Texts, environment: Texts,
+    ) reads path, arguments, environment, InSearchPath, Other
+        keeping for_child(path, actions.cast(), attributes);
+    fn pidfd_spawn(
+        pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Texts, environment: Texts,
+    ) reads path, arguments, environment, ByPath, Other
+        keeping for_child(path, actions.cast(), attributes);
+    fn pidfd_spawnp(
+        pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Texts, environment: Texts,
     ) reads path, arguments, environment, InSearchPath, Other
         keeping for_child(path, actions.cast(), attributes);

@@ -8,7 +8,6 @@
 use super::in_flight::{self, Note};
 use super::trap;
 use crate::abi::raw::{self, Span};
-use crate::state::areas;
 use crate::state::process::{self, Process};
 use libc::{c_char, c_void};
 use std::cell::Cell;
@@ -90,13 +89,21 @@ pub fn fill(span: Span) {
 /// The end of a range from the first page on that the program can read through to its last; None if it cannot read that.
 pub fn readable_end(process: &Process, range: PageRange) -> Option<PageRange> {
     let mut first = range.end();
-    for (part, area) in process.areas_within(range).into_iter().rev() {
+    for (part, area) in process.areas.lock().parts_within(range).rev() {
         if part.end() != first || !area.is_readable() {
             break;
         }
         first = part.first;
     }
     (first < range.end()).then(|| PageRange { first, count: range.end() - first })
+}
+
+/// Bytes that are written as a whole although they may be cut, more than [`PIECE_BYTES`] where the budget is larger than 32 MiB:
+/// two dozen threads still find room for their pins.
+pub fn whole_max() -> usize {
+    /// So many notes are made at once before the engine starts, one for each piece.
+    const MOST: u64 = 64 << 20;
+    process::current().map_or(0, |process| (process.options.ram_bytes / 32).min(MOST) as usize)
 }
 
 /// Whether system calls fail on missing pages.
@@ -152,6 +159,8 @@ impl Held {
         if !process::is_managed(span.address) || IS_FORKING.get() {
             return;
         }
+        // Whoever waits for a lock meanwhile is told so by errno, of which functions that only lock know nothing.
+        let errno = raw::errno();
         trap::follow();
         if self.first[0].is_none() {
             IN_CALLS.set(IN_CALLS.get() + u32::from(!self.is_counted));
@@ -166,6 +175,7 @@ impl Held {
             self.room = room;
         }
         self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
+        raw::set_errno(errno);
     }
 
     /// Whether pins had no room for some of it, which may leave again.
@@ -173,9 +183,9 @@ impl Held {
         self.is_short
     }
 
-    /// Makes room for messages.
-    pub fn widen(&mut self) {
-        self.room = MESSAGE_BYTES;
+    /// Makes room for so many bytes.
+    pub fn widen(&mut self, bytes: usize) {
+        self.room = bytes;
     }
 
     /// The same for all of it, without this thread's stack: the call is another thread's. Whether there was room.
@@ -301,7 +311,8 @@ fn holdable(process: &Process, span: Span) -> Option<(&Core, PageRange)> {
 fn readable_start(process: &Process, span: Span) -> Option<PageRange> {
     let all = process.pages_between(process.within_arena(span)?);
     let mut start = PageRange { first: all.first, count: 0 };
-    for (part, area) in process.areas_within(all) {
+    // In a handler there may be no asking for memory.
+    for (part, area) in process.areas.lock().parts_within(all) {
         if part.first != start.end() || !area.is_readable() {
             break;
         }
@@ -313,9 +324,9 @@ fn readable_start(process: &Process, span: Span) -> Option<PageRange> {
 /// The pages of a span. What the program itself could not touch is the kernel's to refuse.
 pub fn readable_pages(process: &Process, span: Span) -> Option<PageRange> {
     let range = process.pages_between(process.within_arena(span)?);
-    let mut parts = process.areas_within(range);
-    parts.retain(|(_, area)| area.is_readable());
-    areas::is_covered(range, &parts).then_some(range)
+    let areas = process.areas.lock();
+    let readable = areas.parts_within(range).filter(|(_, area)| area.is_readable());
+    (readable.map(|(part, _)| part.count).sum::<u32>() == range.count).then_some(range)
 }
 
 /// A C string and the zero at its end, or as much of it as the program could read; nothing, unless it is managed.

@@ -8,6 +8,8 @@ use super::arguments::Memory::{self, Each, Fixed, Text};
 use super::arguments::{self, Arguments};
 use super::held::NEEDED;
 use super::table::Row;
+use super::working_directory;
+use crate::abi::allocator;
 use crate::abi::callers::OURS;
 use crate::abi::next::{Next, call_at};
 use crate::abi::raw::set_errno;
@@ -36,6 +38,11 @@ pub fn pass_on(next: &Next, arguments: &Arguments) -> usize {
 fn keep(next: &Next, shape: &Shape, arguments: &Arguments) -> usize {
     if !thread_locals::are_here() {
         return pass_on(next, arguments);
+    }
+    if let (Shape::Call(libc::SYS_getcwd), [0, bytes, ..]) = (shape, *arguments)
+        && allocator::is_foreign()
+    {
+        return working_directory::allocated(bytes, |room| pass_on(next, &arguments::of(room)));
     }
     let _held = match shape {
         Shape::Call(number) => arguments::hold(*number, arguments),
@@ -107,6 +114,8 @@ const STATUS: Memory = Fixed(4);
 const STAT: Memory = Fixed(size_of::<libc::stat>());
 const TIMES: Memory = Fixed(2 * size_of::<libc::timespec>());
 const SET: Memory = Fixed(8);
+/// Of who is logged in.
+const RECORD: Memory = Fixed(size_of::<libc::utmpx>());
 
 functions! {
     calls {
@@ -134,7 +143,6 @@ functions! {
         swapoff SYS_swapoff, quotactl SYS_quotactl, getdents64 SYS_getdents64, sendfile SYS_sendfile,
         sendfile64 SYS_sendfile, splice SYS_splice, copy_file_range SYS_copy_file_range, pipe SYS_pipe,
         pipe2 SYS_pipe2, ioctl SYS_ioctl, fcntl SYS_fcntl, fcntl64 SYS_fcntl,
-        process_madvise SYS_process_madvise,
 
         bind SYS_bind, connect SYS_connect, accept SYS_accept, accept4 SYS_accept4,
         getsockname SYS_getsockname, getpeername SYS_getpeername, getsockopt SYS_getsockopt,
@@ -179,8 +187,16 @@ functions! {
         wait [(0, STATUS)], waitpid [(1, STATUS)], wait3 [(0, STATUS), (2, Fixed(size_of::<libc::rusage>()))],
         sigwait [(0, SET), (1, STATUS)], sigwaitinfo [(0, SET), (1, Fixed(size_of::<libc::siginfo_t>()))],
         pthread_getaffinity_np [(2, Each(1, 1))], pthread_setaffinity_np [(2, Each(1, 1))],
-        pthread_getname_np [(1, Each(2, 1))], pthread_setname_np [(1, Text)], pathconf [PATH],
+        pthread_setschedparam [(2, Fixed(4))], pthread_getname_np [(1, Each(2, 1))], pthread_setname_np [(1, Text)], pathconf [PATH],
         thrd_sleep [(0, TIMES), (1, TIMES)], openpty [(3, Fixed(size_of::<libc::termios>())), (4, Fixed(8))],
+        pututline [(0, RECORD)], pututxline [(0, RECORD)], updwtmp [PATH, (1, RECORD)], updwtmpx [PATH, (1, RECORD)],
+        // Where the clock cannot be read without the kernel.
+        gettimeofday [(0, Fixed(16)), (1, Fixed(8))], timespec_get [(0, Fixed(16))], getcpu [(0, STATUS), (1, STATUS)],
+        // What is asked and answered; the C library makes the calls.
+        res_query [PATH, (3, Each(4, 1))], res_search [PATH, (3, Each(4, 1))],
+        res_querydomain [PATH, (1, Text), (4, Each(5, 1))], res_send [(0, Each(1, 1)), (2, Each(3, 1))],
+        res_nquery [(1, Text), (4, Each(5, 1))], res_nsearch [(1, Text), (4, Each(5, 1))],
+        res_nsend [(1, Each(2, 1)), (3, Each(4, 1))],
         mq_getattr [(1, Fixed(64))], mq_setattr [(1, Fixed(64)), (2, Fixed(64))],
         mq_notify [(1, Fixed(size_of::<libc::sigevent>()))],
         __mq_open_2 [PATH], mq_send [(1, Each(2, 1))], mq_receive [(1, Each(2, 1)), (3, STATUS)],

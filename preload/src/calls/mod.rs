@@ -43,6 +43,7 @@ mod thread_links;
 pub mod timers;
 mod transfers;
 pub mod trap;
+mod working_directory;
 
 /// Looks the real functions up.
 pub fn look_up() {

@@ -8,6 +8,9 @@ use crate::abi::system_call::make;
 use libc::{c_int, c_long, iovec};
 use std::mem::{MaybeUninit, size_of};
 
+/// A value of so many bytes as another argument says (fsconfig(2)).
+const FSCONFIG_SET_BINARY: u32 = 2;
+
 /// Keeps it in RAM, beside what the call's row names.
 pub fn hold(held: &mut Held, number: c_long, arguments: Arguments) {
     match number {
@@ -15,6 +18,21 @@ pub fn hold(held: &mut Held, number: c_long, arguments: Arguments) {
         libc::SYS_ioctl => requested(held, arguments),
         libc::SYS_semctl => semaphores(held, arguments),
         libc::SYS_keyctl => key(held, arguments),
+        libc::SYS_fsconfig if arguments[1] as u32 == FSCONFIG_SET_BINARY => {
+            held.add(Span { address: arguments[3], bytes: arguments[4] as u32 as usize });
+        }
+        libc::SYS_ptrace => traced(held, arguments),
+        libc::SYS_io_uring_enter => waited_for(held, arguments),
+        unnamed::IO_PGETEVENTS => {
+            if let Some([set, bytes]) = entry::<[usize; 2]>(arguments[5], 0) {
+                held.add(Span { address: set, bytes });
+            }
+        }
+        unnamed::SETXATTRAT | unnamed::GETXATTRAT => {
+            if let Some([address, bytes]) = entry::<[usize; 2]>(arguments[4], 0) {
+                held.add(Span { address, bytes: bytes as u32 as usize });
+            }
+        }
         libc::SYS_futex_waitv => words(held, arguments[0], arguments[1]),
         unnamed::FUTEX_REQUEUE => words(held, arguments[0], 2),
         libc::SYS_setsockopt | libc::SYS_prctl | libc::SYS_seccomp => {
@@ -33,6 +51,29 @@ fn words(held: &mut Held, list: usize, count: usize) {
     for index in 0..count.min(MOST) {
         let Some([_, address, _]) = entry::<[usize; 3]>(list, index) else { return };
         held.add(Span { address, bytes: 4 });
+    }
+}
+
+/// A set of registers of a process that is traced (iovec), or which of its signals are wanted (ptrace_peeksiginfo_args).
+fn traced(held: &mut Held, [request, _, address, at, ..]: Arguments) {
+    const PEEKSIGINFO: u32 = 0x4209;
+    match request as u32 {
+        libc::PTRACE_GETREGSET | libc::PTRACE_SETREGSET => parts(held, at, 1),
+        PEEKSIGINFO => held.add(Span { address, bytes: 16 }),
+        _ => {}
+    }
+}
+
+/// How long a ring is waited for, and with which signals (io_uring_getevents_arg).
+fn waited_for(held: &mut Held, [_, _, _, flags, at, _]: Arguments) {
+    const EXT_ARG: usize = 1 << 3;
+    /// It is in memory that was registered.
+    const EXT_ARG_REG: usize = 1 << 6;
+    if flags & (EXT_ARG | EXT_ARG_REG) == EXT_ARG
+        && let Some([signals, _, time]) = entry::<[usize; 3]>(at, 0)
+    {
+        held.add(Span { address: signals, bytes: size_of::<u64>() });
+        held.add(Span { address: time, bytes: size_of::<libc::timespec>() });
     }
 }
 

@@ -30,6 +30,12 @@ next_functions! {
     fn pclose(stream: *mut FILE) -> c_int;
     fn readdir(directory: *mut c_void) -> *mut libc::dirent;
     fn readdir64(directory: *mut c_void) -> *mut libc::dirent64;
+    fn readdir_r(
+        directory: *mut c_void, entry: *mut libc::dirent, read: *mut *mut libc::dirent,
+    ) -> c_int;
+    fn readdir64_r(
+        directory: *mut c_void, entry: *mut libc::dirent64, read: *mut *mut libc::dirent64,
+    ) -> c_int;
 }
 
 /// By stream.
@@ -150,8 +156,7 @@ mod exported {
         command: *const c_char,
         mode: *const c_char,
     ) -> *mut FILE {
-        shells::tell();
-        let _held = kept(command);
+        let _held = shells::prepare(command);
         super::opened(super::popen(command, mode))
     }
 
@@ -179,6 +184,25 @@ mod exported {
         )+ };
     }
     closing!(fclose pclose);
+
+    /// readdir_r, of which the entry is the program's.
+    macro_rules! reading_into {
+        ($($name:ident -> $entry:ty;)+) => { $(
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(
+                directory: *mut c_void,
+                entry: *mut $entry,
+                read: *mut *mut $entry,
+            ) -> c_int {
+                let _held = super::kept_of(directory);
+                super::$name(directory, entry, read)
+            }
+        )+ };
+    }
+    reading_into! {
+        readdir_r -> libc::dirent;
+        readdir64_r -> libc::dirent64;
+    }
 
     macro_rules! reading {
         ($($name:ident -> $entry:ty;)+) => { $(

@@ -35,7 +35,10 @@ struct Locked(*mut c_void);
 impl Locked {
     fn output() -> Self {
         // SAFETY: the C library's variable, which programs change before they use it.
-        let stream = unsafe { stdout };
+        Self::new(unsafe { stdout })
+    }
+
+    fn new(stream: *mut c_void) -> Self {
         // SAFETY: a stream.
         unsafe { flockfile(stream) };
         Self(stream)
@@ -52,8 +55,9 @@ impl Drop for Locked {
 mod exported {
     use super::*;
 
+    // What goes in pieces is one transfer to other threads.
     macro_rules! stream {
-        ($name:ident, $pointer:ty, $way:expr) => {
+        ($name:ident, $pointer:ty, $way:expr $(, $locked:expr)?) => {
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(
                 buffer: $pointer,
@@ -67,6 +71,7 @@ mod exported {
                 let Some(bytes) = each.checked_mul(count).filter(|bytes| *bytes > 0) else {
                     return 0;
                 };
+                $( let _locked = $locked(stream); )?
                 let transfer =
                     |piece: Piece| super::$name(piece.address, 1, piece.bytes, stream) as ssize_t;
                 let whole = Piece { address: buffer as *mut c_void, bytes, offset: 0 };
@@ -82,8 +87,8 @@ mod exported {
             }
         };
     }
-    stream!(fread, *mut c_void, Way::Read);
-    stream!(fwrite, *const c_void, Way::Write);
+    stream!(fread, *mut c_void, Way::Read, Locked::new);
+    stream!(fwrite, *const c_void, Way::Write, Locked::new);
     stream!(fread_unlocked, *mut c_void, Way::Read);
     stream!(fwrite_unlocked, *const c_void, Way::Write);
 

@@ -78,9 +78,10 @@ pub fn row(number: c_long) -> Option<Row> {
         }
         libc::SYS_fsetxattr | libc::SYS_fgetxattr => &[(1, Text), (2, Each(3, 1))],
         libc::SYS_listxattr | libc::SYS_llistxattr => &[(0, Text), (1, Each(2, 1))],
-        libc::SYS_mount => &[(0, Text), (1, Text), (2, Text), (4, Unknown)],
+        // Of options the kernel takes as much as it can read of a page, and does not say that it is less.
+        libc::SYS_mount => &[(0, Text), (1, Text), (2, Text), (4, Fixed(4096))],
         libc::SYS_mount_setattr => &[(1, Text), (3, Each(4, 1))],
-        libc::SYS_fsconfig => &[(2, Text), (3, Unknown)],
+        libc::SYS_fsconfig => &[(2, Text), (3, Fixed(4096))],
         libc::SYS_quotactl => &[(1, Text), (3, Unknown)],
         libc::SYS_name_to_handle_at => &[(1, Text), (2, HANDLE), (3, LONG)],
         libc::SYS_open_by_handle_at => &[(1, HANDLE)],
@@ -195,7 +196,7 @@ pub fn row(number: c_long) -> Option<Row> {
         libc::SYS_arch_prctl => &[(1, LONG)],
         libc::SYS_modify_ldt => &[(1, Each(2, 1))],
         libc::SYS_set_thread_area | libc::SYS_get_thread_area => &[(0, Fixed(16))],
-        libc::SYS_ptrace => &[(3, Unknown)],
+        libc::SYS_ptrace => &[(3, Fixed(512))],
         libc::SYS_syslog => &[(1, Each(2, 1))],
         libc::SYS_sysfs => &[(1, Text), (2, Unknown)],
         libc::SYS_reboot => &[(3, Text)],
@@ -245,6 +246,8 @@ pub mod unnamed {
     pub const FUTEX_WAKE: i64 = 454;
     pub const FUTEX_WAIT: i64 = 455;
     pub const FUTEX_REQUEUE: i64 = 456;
+    pub const SETXATTRAT: i64 = 463;
+    pub const GETXATTRAT: i64 = 464;
 }
 
 /// Calls since Linux 6.5, by number.

@@ -1,10 +1,11 @@
 //! Reads and writes of any length, on memory that the kernel cannot fault in by itself.
 //!
-//! A buffer is kept in RAM piece by piece. A transfer goes on with its next piece as long as the last one
+//! A buffer is kept in RAM piece by piece, or as a whole for what is written to a file, up to a limit. A transfer goes on with its next piece as long as the last one
 //! was filled and going on cannot make it wait: files always, everything else only when writing, where the
 //! kernel would wait for the rest as well, or who receives has asked for all (MSG_WAITALL). A datagram is one piece. The
 //! entry points are as safe as the functions that they stand in for.
-use super::held::{Held, MESSAGE_BYTES, PIECE_BYTES, is_concerned, is_needed, values};
+use super::buffers;
+use super::held::{self, Held, MESSAGE_BYTES, PIECE_BYTES, is_concerned, is_needed, values};
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::state::process;
@@ -32,6 +33,12 @@ pub struct Piece {
     pub bytes: usize,
     /// Bytes of the transfer before it.
     pub offset: usize,
+}
+
+impl Piece {
+    fn of(Span { address, bytes }: Span) -> Self {
+        Self { address: address as *mut c_void, bytes, offset: 0 }
+    }
 }
 
 /// Which way bytes go.
@@ -71,19 +78,45 @@ fn by_descriptor(
     (next, way): (Next, Way),
     transfer: impl Fn(Piece) -> ssize_t,
 ) -> ssize_t {
-    let Span { address, bytes } = buffer;
     let mut held = Held::none();
-    if process::is_managed(address) {
+    if process::is_managed(buffer.address)
+        && let Some(buffer @ Span { bytes, .. }) = buffers::taken(buffer)
+    {
         // Nobody writes a message that long; a picture to a screen is.
         let is_too_long =
             || bytes > MESSAGE_BYTES && matches!(way, Way::Write) && raw::is_drivers_own(fd);
         if bytes <= PIECE_BYTES || !raw::has_messages(fd) || is_too_long() {
+            if let Way::Write = way
+                && let Some(moved) = at_once(fd, buffer, &transfer)
+            {
+                return moved;
+            }
             return in_parts(buffer, (next, way), || raw::is_of_bytes(fd), transfer);
         }
-        held.widen();
+        held.widen(MESSAGE_BYTES);
         held.add(buffer);
     }
-    transfer(Piece { address: address as *mut c_void, bytes, offset: 0 })
+    transfer(Piece::of(buffer))
+}
+
+/// What is longer than a piece is written to a file in one call where that many pages can be kept: others may write to its
+/// end as well.
+fn at_once(fd: c_int, buffer: Span, transfer: impl Fn(Piece) -> ssize_t) -> Option<ssize_t> {
+    if buffer.bytes <= PIECE_BYTES || buffer.bytes > held::whole_max() || !raw::never_waits(fd) {
+        return None;
+    }
+    let mut held = Held::none();
+    held.widen(buffer.bytes);
+    held.add(buffer);
+    (!held.is_short()).then(|| transfer(Piece::of(buffer)))
+}
+
+/// The same at an offset, which only files have.
+fn at_offset(buffer: Span, flow: (Next, Way), transfer: impl Fn(Piece) -> ssize_t) -> ssize_t {
+    match buffers::taken(buffer) {
+        Some(buffer) => in_pieces(buffer, flow, transfer),
+        None => transfer(Piece::of(buffer)),
+    }
 }
 
 /// Runs a transfer piece by piece; returns bytes, or what `transfer` returns when the first piece fails.
@@ -248,7 +281,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::pread(fd, buffer, bytes, offset);
         }
-        in_pieces(Span::of(buffer, bytes), (Next::OfFile(fd), Way::Read), |piece| {
+        at_offset(Span::of(buffer, bytes), (Next::OfFile(fd), Way::Read), |piece| {
             super::pread(fd, piece.address, piece.bytes, offset + piece.offset as off_t)
         })
     }
@@ -299,7 +332,7 @@ mod exported {
         if !is_concerned(buffer) {
             return super::pwrite(fd, buffer, bytes, offset);
         }
-        in_pieces(Span::of(buffer, bytes), (Next::Always, Way::Write), |piece| {
+        at_offset(Span::of(buffer, bytes), (Next::Always, Way::Write), |piece| {
             super::pwrite(fd, piece.address, piece.bytes, offset + piece.offset as off_t)
         })
     }

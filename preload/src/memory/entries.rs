@@ -5,15 +5,16 @@ use super::own_stack::on_own_stack;
 use super::program_break::{self, To};
 use super::protection::Key;
 use super::{
-    advice, commitment, locking, mappings, origins, protection, remap, segments, unmanaged,
+    advice, advised_lists, commitment, locking, mappings, origins, protection, remap, segments,
+    unmanaged,
 };
 use crate::abi::callers::{self, entry};
 use crate::abi::next;
 use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span, set_errno};
 use crate::abi::system_call::Arguments;
-use crate::calls::{by_number, trap};
+use crate::calls::{arguments, by_number, trap};
 use crate::state::process;
-use libc::{c_int, c_long, c_ulong, c_void, off_t, size_t};
+use libc::{c_int, c_long, c_uint, c_ulong, c_void, off_t, size_t, ssize_t};
 
 fn or<T>(outcome: Result<T, Errno>, failed: T) -> T {
     outcome.unwrap_or_else(|error| {
@@ -50,6 +51,7 @@ fn serve_number(number: c_long, arguments: &Arguments) -> Option<usize> {
             remap(RemapRequest { address, bytes, new_bytes, flags, new_address })
         }
         libc::SYS_madvise => advise(span, third as c_int),
+        libc::SYS_process_madvise => on_own_stack(|| advised_lists::advise(arguments))?,
         libc::SYS_mseal => seal(span, third),
         // Where the break is then, also where it may not go.
         libc::SYS_brk => Ok(go(To::Address(address))?.now),
@@ -226,6 +228,18 @@ pub unsafe extern "C" fn pkey_mprotect(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
     to_c(advise(Span::of(address, bytes), advice))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_madvise(
+    descriptor: c_int,
+    list: *const libc::iovec,
+    count: size_t,
+    advice: c_int,
+    flags: c_uint,
+) -> ssize_t {
+    let given = [descriptor as usize, list.addr(), count, advice as usize, flags as usize];
+    by_number::serve(libc::SYS_process_madvise, &arguments::of(given)) as ssize_t
 }
 
 #[unsafe(no_mangle)]

@@ -27,17 +27,53 @@ pub fn lock(call: c_long, span: Span, flags: i32) -> Result<usize, Errno> {
     if !areas::is_covered(range, &parts) {
         return Err(ENOMEM);
     }
+    lock_parts(process, &phase, parts, |part| raw::lock(call, process.span_of(part), flags))
+}
+
+/// Locks each as it can be; `natively` has the kernel do it.
+fn lock_parts(
+    process: &Process,
+    phase: &Phase<'_>,
+    parts: Vec<(PageRange, Area)>,
+    natively: impl Fn(PageRange) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
     for (part, area) in parts {
-        match (&phase, area) {
-            (_, Area::Foreign) | (Phase::Native(_), _) => {
-                raw::lock(call, process.span_of(part), flags)?;
-            }
+        match (phase, area) {
+            (_, Area::Foreign) | (Phase::Native(_), _) => drop(natively(part)?),
             (Phase::Engaged(_), _) if area.is_locked() => {}
             (Phase::Engaged(engine), _) => pin(engine, part, area)?,
         }
         process.areas.lock().set(part, area.locked());
     }
     Ok(0)
+}
+
+/// Locks memory that came to what is locked (mremap): all of it is mapped, and can be read.
+///
+/// # Errors
+/// As [`lock`].
+pub fn lock_too(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<usize, Errno> {
+    let natively = |part| raw::lock(libc::SYS_mlock, process.span_of(part), 0);
+    lock_parts(process, phase, process.areas_within(range), natively)
+}
+
+/// Locks what has moved, and was locked a moment ago: there is room for it. False if the kernel refuses it all the same.
+pub fn lock_again(process: &Process, phase: &Phase<'_>, range: PageRange) -> bool {
+    match phase {
+        Phase::Engaged(engine) => engine.core().pin_beyond(range),
+        Phase::Native(_) => {
+            // What it had not touched is not brought in for that.
+            let flags = libc::MLOCK_ONFAULT as i32;
+            if raw::lock(libc::SYS_mlock2, process.span_of(range), flags).is_err() {
+                return false;
+            }
+        }
+    }
+    let mut areas = process.areas.lock();
+    for (part, area) in areas.within(range) {
+        areas.set(part, area.locked());
+    }
+    true
 }
 
 fn pin(engine: &Engine, range: PageRange, area: Area) -> Result<(), Errno> {

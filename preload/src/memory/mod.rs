@@ -1,6 +1,7 @@
 //! The program's mappings, given out of the arena, and the moment at which the engine takes the arena over.
 
 mod advice;
+mod advised_lists;
 pub mod commitment;
 pub mod engagement;
 pub mod entries;

@@ -217,7 +217,13 @@ pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, E
 pub fn forget(process: &Process, phase: &Phase<'_>, range: PageRange) {
     match phase {
         Phase::Native(_) => {
-            raw::advise(process.span_of(range), libc::MADV_DONTNEED).expect("the arena is ours");
+            let span = process.span_of(range);
+            let drop_all = || raw::advise(span, libc::MADV_DONTNEED);
+            if drop_all() == Err(libc::EINVAL) {
+                // Locked past us: that goes with its content, as by munmap.
+                let _ = raw::lock(libc::SYS_munlock, span, 0);
+                drop_all().expect("the arena is ours");
+            }
         }
         Phase::Engaged(engine) => engine.core().drop_range(range),
     }
@@ -231,7 +237,7 @@ pub fn populate(process: &Process, range: PageRange, protection: i32) {
         let advice = if can_write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
         // A populate that does not succeed leaves the pages to their first touch.
         let _ = raw::advise(span, advice);
-    } else if protection & PROT_READ != 0 {
+    } else if protection & (PROT_READ | PROT_WRITE) != 0 {
         userswap::internals::pages::touch(span.address, range.count as usize);
     }
 }

@@ -1,6 +1,6 @@
 //! mremap of managed memory: shrink, grow in place, or move without copying.
 use super::replace::{self, Claim, Over};
-use super::{engagement, mappings, ranges};
+use super::{engagement, locking, mappings, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{self, Phase, Process};
@@ -26,11 +26,11 @@ struct Source {
 pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
     let Some(process) = process::current() else { return raw::remap(request) };
     if !process.arena.contains(request.address) {
-        let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
-        return match process.within_arena(target_of(&request)) {
-            Some(_) if is_fixed => remap_over(process, request),
-            _ => raw::remap(request),
-        };
+        return from_outside(process, request);
+    }
+    // Length zero maps what is shared a second time.
+    if request.bytes == 0 && is_shared(process, request.address) {
+        return from_outside(process, request);
     }
     let request = checked(request)?;
     let range = process.pages_between(request.address..request.address + request.bytes);
@@ -60,19 +60,40 @@ pub fn remap(request: RemapRequest) -> Result<usize, Errno> {
     move_to(process, &request, source)
 }
 
+/// Whether the kernel's own mapping is at an address in the arena.
+fn is_shared(process: &Process, address: usize) -> bool {
+    let _blocked = Blocked::new();
+    let page = process.pages_between(address..address + 1);
+    process.areas_within(page)[..] == [(page, Area::Foreign)]
+}
+
+/// What is the kernel's, and stays so where it is.
+fn from_outside(process: &Process, request: RemapRequest) -> Result<usize, Errno> {
+    let is_fixed = request.flags & libc::MREMAP_FIXED != 0;
+    match process.within_arena(target_of(&request)) {
+        Some(_) if is_fixed => remap_over(process, request),
+        _ => raw::remap(request),
+    }
+}
+
 /// What MREMAP_FIXED asks for.
 fn target_of(request: &RemapRequest) -> Span {
     Span { address: request.new_address, bytes: request.new_bytes }
 }
 
-/// Rounds the lengths and refuses what the kernel refuses.
+/// Rounds the lengths and refuses what the kernel refuses, length zero as well: only what is shared can be mapped again.
 fn checked(request: RemapRequest) -> Result<RemapRequest, Errno> {
+    if request.bytes == 0 { Err(EINVAL) } else { checked_of_any(request) }
+}
+
+/// The same of what may be shared.
+fn checked_of_any(request: RemapRequest) -> Result<RemapRequest, Errno> {
     let RemapRequest { address, bytes, new_bytes, flags, new_address } = request;
     let moves = flags & MOVING_FLAGS != 0;
     if flags & !KNOWN_FLAGS != 0 || moves && flags & libc::MREMAP_MAYMOVE == 0 {
         return Err(EINVAL);
     }
-    if !address.is_multiple_of(PAGE_BYTES) || new_bytes == 0 || bytes == 0 {
+    if !address.is_multiple_of(PAGE_BYTES) || new_bytes == 0 {
         return Err(EINVAL);
     }
     let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;
@@ -112,8 +133,11 @@ fn resize(process: &Process, request: &RemapRequest, source: Source) -> Result<u
 fn grow(process: &Process, source: Source, count: u32, flags: i32) -> Result<u32, Errno> {
     let Source { range, memory } = source;
     let more = PageRange { first: range.end(), count: count - range.count };
-    if !memory.locked && ranges::extend(process, more).is_ok() {
-        ranges::open(process, more, memory.protection)?;
+    if ranges::extend(process, more).is_ok() {
+        match memory.locked {
+            false => ranges::open(process, more, memory.protection)?,
+            true => open_locked(process, more, memory)?,
+        }
         return Ok(range.first);
     }
     if flags & libc::MREMAP_MAYMOVE == 0 {
@@ -121,19 +145,57 @@ fn grow(process: &Process, source: Source, count: u32, flags: i32) -> Result<u32
     }
     let to = ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?;
     ranges::open(process, to, PROT_READ | PROT_WRITE)?;
-    relocate(process, &process.phase(), source, to)?;
+    let moved = relocate(process, &process.phase(), source, to);
+    given_back_on_error(process, to, moved)?;
     ranges::unmap(process, range)?;
     Ok(to.first)
 }
 
+/// Opens what has been taken behind memory that is locked, as it is.
+fn open_locked(process: &Process, range: PageRange, memory: Memory) -> Result<(), Errno> {
+    ranges::open(process, range, PROT_READ | PROT_WRITE)?;
+    let locked = locking::lock_too(process, &process.phase(), range);
+    given_back_on_error(process, range, locked)?;
+    protect_as(process, range, memory);
+    Ok(())
+}
+
+/// Gives memory that is readable and writable the protection that other memory has.
+fn protect_as(process: &Process, range: PageRange, memory: Memory) {
+    let span = process.span_of(range);
+    let is_protected = process.change_protection(|| raw::protect(span, memory.protection)).is_ok();
+    // With no mapping left to split it off, it stays accessible.
+    let protection = if is_protected { memory.protection } else { PROT_READ | PROT_WRITE };
+    process.areas.lock().set(range, Area::Memory(memory.protected(protection)));
+}
+
+/// What became of a range that was taken for it.
+fn given_back_on_error<T>(
+    process: &Process,
+    taken: PageRange,
+    outcome: Result<T, Errno>,
+) -> Result<T, Errno> {
+    if outcome.is_err() {
+        ranges::unmap(process, taken)?;
+    }
+    outcome
+}
+
 /// Moves memory to a range that is readable, writable, empty and at least as long; the old range is left
-/// empty.
+/// empty, and not locked: its lock goes along.
 fn relocate(
     process: &Process,
     phase: &Phase<'_>,
     Source { range, memory }: Source,
     to: PageRange,
 ) -> Result<(), Errno> {
+    if memory.locked {
+        let behind = PageRange { first: to.first + range.count, count: to.count - range.count };
+        if behind.count > 0 {
+            locking::lock_too(process, phase, behind)?;
+        }
+        locking::release(process, phase, range);
+    }
     match phase {
         Phase::Engaged(engine) => engine.core().move_range(range, to.first),
         Phase::Native(_) => {
@@ -142,12 +204,12 @@ fn relocate(
             raw::protect(process.span_of(to), PROT_READ | PROT_WRITE)?;
         }
     }
-    let span = process.span_of(to);
-    let is_protected = process.change_protection(|| raw::protect(span, memory.protection)).is_ok();
-    // With no mapping left to split it off, it stays accessible.
-    let protection = if is_protected { memory.protection } else { PROT_READ | PROT_WRITE };
-    let moved = Memory { locked: false, ..memory.protected(protection) };
-    process.areas.lock().set(to, Area::Memory(moved));
+    let moved = PageRange { count: range.count, ..to };
+    let locked = memory.locked && locking::lock_again(process, phase, moved);
+    if memory.locked && !locked {
+        locking::release(process, phase, to);
+    }
+    protect_as(process, to, Memory { locked, ..memory });
     Ok(())
 }
 
@@ -180,12 +242,14 @@ fn move_to(process: &Process, request: &RemapRequest, source: Source) -> Result<
         let phase = process.phase();
         let claim = claim_at(process, target_of(request))?;
         replace::with_memory(process, &phase, &claim, PROT_READ | PROT_WRITE)?;
-        relocate(process, &phase, moving, claim.range)?;
+        relocate(process, &phase, moving, claim.range)
+            .or_else(|error| ranges::take_back(process, &phase, claim.range).and(Err(error)))?;
         claim.range
     } else {
         let to = ranges::take(process, count, 1).ok_or(ENOMEM)?;
         ranges::open(process, to, PROT_READ | PROT_WRITE)?;
-        relocate(process, &process.phase(), moving, to)?;
+        let moved = relocate(process, &process.phase(), moving, to);
+        given_back_on_error(process, to, moved)?;
         to
     };
     if request.flags & libc::MREMAP_DONTUNMAP == 0 {
@@ -224,10 +288,16 @@ fn move_out(process: &Process, request: RemapRequest, source: Source) -> Result<
         // If that fails, it stays accessible.
         let _ = process.change_protection(|| raw::protect(from, source.memory.protection));
     }
+    if source.memory.locked {
+        // As far as the kernel lets it; what is there is not managed.
+        let _ = raw::lock(libc::SYS_mlock, Span { address: to, bytes }, 0);
+    }
     raw::protect(Span { address: to, bytes }, source.memory.protection)?;
     let _blocked = Blocked::new();
     if request.flags & libc::MREMAP_DONTUNMAP != 0 {
-        ranges::forget(process, &process.phase(), source.range);
+        let phase = process.phase();
+        locking::release(process, &phase, source.range);
+        ranges::forget(process, &phase, source.range);
     } else {
         ranges::unmap(process, source.range)?;
     }
@@ -236,11 +306,8 @@ fn move_out(process: &Process, request: RemapRequest, source: Source) -> Result<
 
 /// A mapping from outside over a part of the arena.
 fn remap_over(process: &Process, request: RemapRequest) -> Result<usize, Errno> {
-    // Length zero doubles a shared mapping; all else that the kernel refuses must not cost what is there.
-    if request.bytes != 0 {
-        checked(request)?;
-    }
-    let bytes = request.new_bytes.next_multiple_of(PAGE_BYTES);
+    // What the kernel refuses must not cost what is there.
+    let bytes = checked_of_any(request)?.new_bytes;
     let _blocked = Blocked::new();
     let phase = process.phase();
     let claim = claim_at(process, Span { address: request.new_address, bytes })?;

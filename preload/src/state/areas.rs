@@ -55,11 +55,12 @@ impl Area {
     pub const HEAP: Self =
         Self::Heap { protection: libc::PROT_READ | libc::PROT_WRITE, locked: false };
 
-    /// Whether the program can read it. Of what is foreign the kernel knows.
+    /// Whether the program can read it: also what it may only write to, which processors do not know. Of what is foreign the
+    /// kernel knows.
     pub fn is_readable(self) -> bool {
         match self {
             Area::Memory(Memory { protection, .. }) | Area::Heap { protection, .. } => {
-                protection & libc::PROT_READ != 0
+                protection & (libc::PROT_READ | libc::PROT_WRITE) != 0
             }
             Area::Foreign => false,
         }
@@ -159,12 +160,18 @@ impl Areas {
 
     /// What `range` is used for, in order, cut to the range.
     pub fn within(&self, range: PageRange) -> Vec<(PageRange, Area)> {
-        self.touching(range)
-            .map(|(first, count, area)| {
-                let (low, high) = (first.max(range.first), (first + count).min(range.end()));
-                (PageRange { first: low, count: high - low }, area)
-            })
-            .collect()
+        self.parts_within(range).collect()
+    }
+
+    /// The same one by one, with no memory taken for a list.
+    pub fn parts_within(
+        &self,
+        range: PageRange,
+    ) -> impl DoubleEndedIterator<Item = (PageRange, Area)> + '_ {
+        self.touching(range).map(move |(first, count, area)| {
+            let (low, high) = (first.max(range.first), (first + count).min(range.end()));
+            (PageRange { first: low, count: high - low }, area)
+        })
     }
 
     /// All parts for which `wanted` holds.
@@ -173,7 +180,10 @@ impl Areas {
         parts.map(|(&first, &(count, _))| PageRange { first, count }).collect()
     }
 
-    fn touching(&self, range: PageRange) -> impl Iterator<Item = (PageIndex, u32, Area)> + '_ {
+    fn touching(
+        &self,
+        range: PageRange,
+    ) -> impl DoubleEndedIterator<Item = (PageIndex, u32, Area)> + '_ {
         let before = self.parts.range(..range.first).next_back();
         let start = before.filter(|(first, (count, _))| *first + count > range.first);
         let start = start.map_or(range.first, |(&first, _)| first);
