@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
@@ -54,12 +55,15 @@ pub fn keep_record(option: &str, file: &Path) -> Result<(), Failure> {
 /// Removes an older trace, so that one that is there at the end is of this run: a program that fits its budget writes none.
 ///
 /// # Errors
-/// It cannot be removed.
+/// It is something else, or cannot be removed.
 pub fn remove_older(option: &str, trace: &Path) -> Result<(), Failure> {
     let removed = match fs::symlink_metadata(trace) {
         Err(_) => Ok(()),
-        Ok(there) if there.is_file() => fs::remove_file(trace).map_err(|error| error.to_string()),
-        Ok(_) => Err(whole_file::NOT_PLAIN.to_owned()),
+        Ok(there) if !there.is_file() => Err(whole_file::NOT_PLAIN.to_owned()),
+        Ok(there) if there.len() > 0 && !userswap_report::is_trace(trace) => {
+            Err("holds something else than a trace or record".to_owned())
+        }
+        Ok(_) => fs::remove_file(trace).map_err(|error| error.to_string()),
     };
     removed.map_err(|reason| {
         let file = trace.display();
@@ -77,9 +81,41 @@ fn target(option: &str, file: &Path) -> Result<PathBuf, Failure> {
         return refuse("is a directory");
     }
     let target = whole_file::target(file).or_else(|error| refuse(&error.to_string()))?;
+    if is_standard_output(&target) {
+        return refuse("is where the program's own output goes, and would take its place");
+    }
     match directory_of(&target).is_dir() {
         true => Ok(target),
         false => refuse("its directory does not exist"),
+    }
+}
+
+/// Whether standard output or error is a file with this name.
+fn is_standard_output(file: &Path) -> bool {
+    let number = |there: &fs::Metadata| (there.dev(), there.ino());
+    let open = ["/proc/self/fd/1", "/proc/self/fd/2"].map(fs::metadata);
+    let named = fs::metadata(file).map(|named| number(&named));
+    named.is_ok_and(|named| open.iter().flatten().any(|open| number(open) == named))
+}
+
+/// What tells a file from others whatever its names are: one that is there by its number, else its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// Device and number.
+    There(u64, u64),
+    /// The name in its directory, without links.
+    New(PathBuf),
+}
+
+impl Identity {
+    /// Of the file with a name, if links can be followed so far.
+    pub fn of(file: &Path) -> Self {
+        if let Ok(there) = fs::metadata(file) {
+            return Self::There(there.dev(), there.ino());
+        }
+        let directory = fs::canonicalize(directory_of(file));
+        let name = file.file_name().unwrap_or_default();
+        Self::New(directory.map_or_else(|_| file.to_owned(), |directory| directory.join(name)))
     }
 }
 
@@ -106,6 +142,17 @@ mod tests {
         let file = directory.path().join("stats.json");
         assert_eq!(check_replaced("--stats", &file), Ok(file.clone()));
         assert!(!file.exists());
+        let other = directory.path().join("./stats.json");
+        assert_eq!(Identity::of(&file), Identity::of(&other));
+        assert_ne!(Identity::of(&file), Identity::of(directory.path()));
+        fs::write(&file, "").unwrap();
+        let linked = directory.path().join("linked");
+        fs::hard_link(&file, &linked).unwrap();
+        assert_eq!(Identity::of(&file), Identity::of(&linked));
+        fs::write(&file, "a list").unwrap();
+        let failure = remove_older("--trace", &file).unwrap_err();
+        assert!(failure.message.contains("something else"), "{}", failure.message);
+        assert_eq!(fs::read(&file).unwrap(), b"a list");
         for bad in [directory.path().to_owned(), directory.path().join("no/stats.json")] {
             let failure = check_replaced("--stats", &bad).unwrap_err();
             assert!(failure.message.contains(&bad.display().to_string()), "{}", failure.message);

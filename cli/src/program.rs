@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -159,7 +160,13 @@ fn examine(path: &Path) -> Result<Kind, Failure> {
     let bytes = file.read_at(&mut start, 0).map_err(unreadable)?;
     let start = &start[..bytes];
     if elf::is_elf(start) {
-        check_linkage(path, elf::linkage(&file).map_err(unreadable)?)?;
+        let linkage = elf::linkage(&file).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => Failure::not_runnable(format!(
+                "{shown}: is not whole, it ends before what its header tells: build or copy it again"
+            )),
+            _ => unreadable(error),
+        })?;
+        check_linkage(path, linkage)?;
         if has_sanitizer(&file) {
             return Err(Failure::not_runnable(format!(
                 "{shown} is built with a sanitizer, which has the address space to itself: userswap cannot serve it; use \

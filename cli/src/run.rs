@@ -31,7 +31,7 @@ use userswap::{SwapPath, SwapSpec};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::memory::PAGE_BYTES;
-use crate::outputs::{check_replaced, is_plain, remove_older};
+use crate::outputs::{Identity, check_replaced, is_plain, remove_older};
 use crate::ram::{self, Ram, default_ram, parse_ram};
 use crate::said::say;
 use crate::{library, program};
@@ -402,25 +402,40 @@ fn check_swaps(options: &Options) -> Result<Vec<String>, Failure> {
     if options.encrypt || options.swaps.iter().any(|swap| swap.encrypt) {
         Cipher::check().map_err(Failure::unavailable)?;
     }
-    let mut files: Vec<PathBuf> = Vec::new();
-    for swap in &options.swaps {
-        if !reads_back(swap) {
-            return Err(Failure::usage(format!(
-                "--swap {swap}: cannot be passed on to the program: use a path in plain UTF-8"
-            )));
-        }
-        if let SwapPath::Path(path) = &swap.path
-            && !path.is_dir()
-        {
-            let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-            if files.contains(&path) {
-                let path = path.display();
-                return Err(Failure::usage(format!("--swap {path}: is named twice: name it once")));
+    if let Some(swap) = options.swaps.iter().find(|swap| !reads_back(swap)) {
+        return Err(Failure::usage(format!(
+            "--swap {swap}: cannot be passed on to the program: use a path in plain UTF-8"
+        )));
+    }
+    check_names(options)?;
+    check_devices(options).map_err(Failure::usage)
+}
+
+/// Refuses a file that is to be two things, under whatever names.
+fn check_names(options: &Options) -> Result<(), Failure> {
+    let swaps = options.swaps.iter().filter_map(|swap| match &swap.path {
+        SwapPath::Path(path) if !path.is_dir() => Some(("--swap", path)),
+        _ => None,
+    });
+    let outputs =
+        [("--stats", &options.stats), ("--trace", &options.trace), ("--record", &options.record)];
+    let outputs = outputs.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?)));
+    let mut known: Vec<(Identity, String)> = Vec::new();
+    for (option, file) in swaps.chain(outputs) {
+        let (identity, said) = (Identity::of(file), format!("{option} {}", file.display()));
+        match known.iter().find(|(other, _)| *other == identity) {
+            Some((_, other)) if *other == said => {
+                return Err(Failure::usage(format!("{said}: is named twice: name it once")));
             }
-            files.push(path);
+            Some((_, other)) => {
+                return Err(Failure::usage(format!(
+                    "{said}: is the file of {other}: name another"
+                )));
+            }
+            None => known.push((identity, said)),
         }
     }
-    check_devices(options).map_err(Failure::usage)
+    Ok(())
 }
 
 /// Puts the library in front of what is preloaded already.

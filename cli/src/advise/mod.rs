@@ -70,6 +70,11 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode, Failure> {
     if is_known {
         said::say_plainly(advice_on(&records, args.ram.unwrap_or(RAM_MIN_BYTES)));
     }
+    // That it cannot be run has been said.
+    let not_run = status.code().filter(|code| matches!(code, 126 | 127) && records.is_empty());
+    if let Some(code) = not_run.and_then(|code| u8::try_from(code).ok()) {
+        return Ok(ExitCode::from(code));
+    }
     Err(Failure::unavailable(match (status.success(), records.is_empty()) {
         (false, false) => {
             format!("the program has failed ({status}): what is said above is of as far as it came")

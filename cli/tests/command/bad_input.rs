@@ -58,6 +58,42 @@ fn compiled(directory: &TempDir, options: &[&str]) -> PathBuf {
 }
 
 #[test]
+fn a_file_that_is_to_be_two_things_is_refused_under_whatever_names() {
+    let directory = directory();
+    let [first, second, linked] =
+        ["first", "./first", "linked"].map(|name| directory.path().join(name));
+    let [first, second, linked] = [&first, &second, &linked].map(|path| text(path));
+    let sized = |path: &str| format!("{path}:64M");
+    let run = ["run", "--ram", "24M"];
+    let with = |more: &[&str], parts: &[&str]| {
+        refused(&[&run[..], more, &["--", "echo", "ran"]].concat(), 2, parts);
+    };
+    with(&["--swap", &sized(first), "--swap", &sized(second)], &[second, first, "name another"]);
+    with(&["--swap", &sized(first), "--stats", second], &["--stats", "--swap", "name another"]);
+    with(&["--stats", first, "--trace", first], &["--trace", "--stats", "name another"]);
+    assert!(!Path::new(first).exists());
+    fs::write(first, "").unwrap();
+    fs::hard_link(first, linked).unwrap();
+    with(&["--stats", first, "--record", linked], &["--record", linked, "name another"]);
+    // What the program prints would be gone.
+    let printed = Command::new(env!("CARGO_BIN_EXE_userswap"))
+        .args(run)
+        .args(["--stats", "/dev/stdout", "--", "echo", "ran"])
+        .stdout(fs::File::create(first).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(printed.status.code(), Some(2), "{}", error_of(&printed));
+    assert!(error_of(&printed).contains("the program's own output"), "{}", error_of(&printed));
+}
+
+#[test]
+fn a_program_that_is_not_whole_is_said_to_be_that() {
+    let directory = directory();
+    let program = executable(&directory, "program", "\x7fELF");
+    refused(&["run", "--ram", "24M", text(&program)], 126, &[text(&program), "is not whole"]);
+}
+
+#[test]
 fn what_is_no_usage_is_said_on_one_line_with_the_usage() {
     for (arguments, parts) in [
         (

@@ -128,9 +128,14 @@ fn a_program_that_becomes_another_keeps_the_trace_of_the_first() {
 fn a_program_that_fits_its_budget_leaves_no_trace_and_no_older_one() {
     let directory = directory();
     let trace = directory.path().join("trace");
-    fs::write(&trace, "older").unwrap();
+    fs::write(&trace, "").unwrap();
     succeed(with(&run("1G", "thread"), &["--trace", text(&trace)]).arg("true"));
     assert!(!trace.exists());
+    fs::write(&trace, "a list").unwrap();
+    let output = with(&run("1G", "thread"), &["--trace", text(&trace)]).arg("true").output();
+    let error = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(error.contains("something else than a trace"), "{error}");
+    assert_eq!(fs::read(&trace).unwrap(), b"a list");
 }
 
 fn sim(args: &[&str]) -> Output {
