@@ -111,5 +111,7 @@ fn an_explicit_trace_or_record_drops_the_default_of_the_other() {
     let error = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{error}");
     assert!(error.contains("USERSWAP_TRACE") && error.contains("USERSWAP_RECORD"), "{error}");
+    // One that is there is removed, as is a record.
+    fs::write(&record, "").unwrap();
     assert!(succeeded(&run(&bare, &["--record", &record], &both)).contains("record="));
 }
