@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex};
 /// Everything of an engine that its process needs rights for: devices, descriptors, tables.
 pub struct Gathered {
     core: Arc<Core>,
+    /// Whose memory and devices they are.
+    process: u32,
 }
 
 impl Gathered {
@@ -31,12 +33,12 @@ impl Gathered {
         let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
         core.limit_stored();
-        Ok(Self { core })
+        Ok(Self { core, process: std::process::id() })
     }
 
     /// Whether it was gathered by this process: what a child inherits is of no use to it.
     pub fn is_of_this_process(&self) -> bool {
-        self.core.own_process.is_here()
+        self.process == std::process::id()
     }
 }
 

@@ -33,7 +33,6 @@ pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;
-pub mod rings;
 pub mod scattered;
 pub mod secret;
 pub mod shared;

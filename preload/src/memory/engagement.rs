@@ -7,7 +7,6 @@ use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, filters, held, in_flight, lending, libc_memory, signal_stacks};
 use crate::state::notices;
-use crate::state::owner;
 use crate::state::process::{GlibcHeap, Phase, Process};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
@@ -92,8 +91,7 @@ pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
     // What a child has of its parent's is none of its own.
     let is_gathered = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
-    // A child of vfork would start its parent's threads as its own.
-    if owner::is_here() && !is_decided(process) && is_gathered() && can_make_threads() {
+    if !is_decided(process) && is_gathered() && can_make_threads() {
         engage(process);
     }
 }
