@@ -7,7 +7,9 @@
 
 static inline void end_well(pid_t child) {
     int status;
-    MUST(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    MUST(child > 0 && waitpid(child, &status, 0) == child);
+    if (status != 0) fprintf(stderr, "child %d ended with status %#x\n", child, status);
+    MUST(status == 0);
 }
 
 // Does something in one child after the other, of a process that has no engine.
