@@ -92,10 +92,8 @@ fn target(option: &str, file: &Path) -> Result<PathBuf, Failure> {
 
 /// Whether standard output or error is a file with this name.
 fn is_standard_output(file: &Path) -> bool {
-    let number = |there: &fs::Metadata| (there.dev(), there.ino());
-    let open = ["/proc/self/fd/1", "/proc/self/fd/2"].map(fs::metadata);
-    let named = fs::metadata(file).map(|named| number(&named));
-    named.is_ok_and(|named| open.iter().flatten().any(|open| number(open) == named))
+    let open = ["/proc/self/fd/1", "/proc/self/fd/2"].map(Path::new).map(Identity::of);
+    open.contains(&Identity::of(file))
 }
 
 /// What tells a file from others whatever its names are: one that is there by its number, else its place.

@@ -157,17 +157,11 @@ impl Devices {
         pieces: &Pieces,
         near: NodeId,
     ) -> Result<(), BadSpot> {
-        let mut tries = Tries::default();
-        loop {
-            let request = self.request(Direction::Read, first, pieces.bytes(), near);
-            let outcome = request.transfer(pieces);
-            self.note_end(Direction::Read, first, pieces.bytes(), &outcome);
-            let Err(error) = outcome else { return Ok(()) };
-            let trouble = trouble_of(&error);
-            if tries.again(trouble, clock::now_ns(), 0).is_none() {
-                return Err(BadSpot(trouble == Trouble::Doubtful));
-            }
-        }
+        let again = |tries: &mut Tries, error: &io::Error| {
+            tries.again(trouble_of(error), clock::now_ns(), 0)
+        };
+        let outcome = self.read_while((first, pieces), near, false, again);
+        outcome.map_err(|error| BadSpot(trouble_of(&error) == Trouble::Doubtful))
     }
 
     /// The same once more, from another copy where there is one: what came was wrong, or nothing.
@@ -191,6 +185,19 @@ impl Devices {
         is_repeated: bool,
     ) -> io::Result<()> {
         let parts = Parts::of(pieces.bytes());
+        self.read_while((first, pieces), near, is_repeated, |tries, error| {
+            self.again((Direction::Read, first), tries, error, parts)
+        })
+    }
+
+    /// Reads until it comes, or `again` does not tell the moment for another try.
+    fn read_while(
+        &self,
+        (first, pieces): (Slot, &Pieces),
+        near: NodeId,
+        is_repeated: bool,
+        again: impl Fn(&mut Tries, &io::Error) -> Option<u64>,
+    ) -> io::Result<()> {
         let (mut tries, mut not_before_ns) = (Tries::default(), 0);
         loop {
             let request = self.request(Direction::Read, first, pieces.bytes(), near);
@@ -198,8 +205,7 @@ impl Devices {
             let outcome = request.no_sooner_than(not_before_ns).transfer(pieces);
             self.note_end(Direction::Read, first, pieces.bytes(), &outcome);
             let Err(error) = outcome else { return Ok(()) };
-            not_before_ns =
-                self.again((Direction::Read, first), &mut tries, &error, parts).ok_or(error)?;
+            not_before_ns = again(&mut tries, &error).ok_or(error)?;
         }
     }
 

@@ -1,4 +1,5 @@
 //! From a system call's arguments to the memory that they name.
+use super::buffers::LIST_MAX;
 use super::held::{Held, MESSAGE_BYTES, is_needed, text};
 use super::nested;
 use super::reading::Reader;
@@ -48,8 +49,6 @@ pub fn of<const COUNT: usize>(given: [usize; COUNT]) -> Arguments {
 
 /// How far memory of unknown length is kept.
 const UNKNOWN_BYTES: usize = 256;
-/// The kernel takes no more buffers in one list (UIO_MAXIOV).
-pub const PARTS_MAX: usize = 1024;
 
 /// Keeps the memory of a call in RAM.
 pub fn hold(number: c_long, arguments: &Arguments) -> Held {
@@ -142,7 +141,7 @@ fn texts(held: &mut Held, list: usize) {
 }
 
 pub(super) fn parts(held: &mut Held, list: usize, count: usize) {
-    let count = count.min(PARTS_MAX);
+    let count = count.min(LIST_MAX);
     held.add(Span { address: list, bytes: count * size_of::<iovec>() });
     let mut reader = Reader::default();
     for part in (0..count).map_while(|index| reader.entry::<iovec>(list, index)) {
@@ -161,7 +160,7 @@ fn message(held: &mut Held, address: usize) {
 }
 
 fn messages(held: &mut Held, list: usize, count: usize) {
-    for index in 0..count.min(PARTS_MAX) {
+    for index in 0..count.min(LIST_MAX) {
         let address = list + index * size_of::<mmsghdr>();
         message(held, address);
         held.add(Span { address, bytes: size_of::<mmsghdr>() });
@@ -170,7 +169,7 @@ fn messages(held: &mut Held, list: usize, count: usize) {
 
 /// The kernel's iocb: the buffer is in its fourth word, the length in the fifth.
 fn requests(held: &mut Held, list: usize, count: usize) {
-    let count = count.min(PARTS_MAX);
+    let count = count.min(LIST_MAX);
     held.add(Span { address: list, bytes: count * size_of::<usize>() });
     let mut reader = Reader::default();
     for index in 0..count {

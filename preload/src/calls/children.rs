@@ -4,7 +4,7 @@
 //! loads, and the file can be read. An environment that was cleared (env -i, su) is given back what it needs,
 //! unless USERSWAP_OPTIONS is there and empty: that is how one asks for a child without. A child of vfork
 //! runs all this: memory is the parent's, and what is allocated is freed before exec.
-use super::reading::Texts;
+use super::reading::{Texts, strings};
 use crate::abi::raw;
 use crate::abi::symbols::{self, Object};
 use crate::state::notices;
@@ -321,15 +321,8 @@ fn is_zygote(arguments: Texts) -> bool {
 
 /// The strings of a list, which stay during the call; none of no list.
 fn texts(list: Texts) -> impl Iterator<Item = &'static [u8]> {
-    let mut next = list;
-    std::iter::from_fn(move || {
-        // SAFETY: the list ends with a null pointer, which has not been met yet.
-        let text = unsafe { next.as_ref() }.filter(|text| !text.is_null())?;
-        // SAFETY: this was not the last entry.
-        next = unsafe { next.add(1) };
-        // SAFETY: an entry is a C string.
-        Some(unsafe { CStr::from_ptr(*text) }.to_bytes())
-    })
+    // SAFETY: an entry is a C string.
+    strings(list).map(|text| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// The value that an entry of an environment gives a variable, if it is that variable's.

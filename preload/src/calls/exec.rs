@@ -6,13 +6,13 @@
 use super::children::Finds::{self, At, ByPath, InSearchPath};
 use super::children::environment_for;
 use super::held::{Held, is_needed, text, values};
-use super::reading::{self, Texts};
+use super::reading::{self, Texts, strings};
 use super::robust;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Span};
 use crate::state::owner;
 use crate::state::process::{self, Process};
-use libc::{c_char, c_int, c_void, pid_t};
+use libc::{c_char, c_int, c_void};
 use userswap::internals::PAGE_BYTES;
 
 /// How often a call is repeated whose strings have left again.
@@ -30,20 +30,11 @@ struct Strings {
 }
 
 fn touch_all(Strings { path, lists }: Strings) {
-    if !path.is_null() {
+    let path = Some(path).filter(|path| !path.is_null());
+    for text in path.into_iter().chain(lists.into_iter().flat_map(strings)) {
         // A length that is not used would not be measured.
-        // SAFETY: the program passes a C string.
-        std::hint::black_box(unsafe { libc::strlen(path) });
-    }
-    for list in lists.into_iter().filter(|list| !list.is_null()) {
-        let mut entry = list;
-        // SAFETY: the list ends with a null pointer, which has not been met yet.
-        while let Some(text) = unsafe { entry.as_ref() }.filter(|text| !text.is_null()) {
-            // SAFETY: an entry is a C string.
-            std::hint::black_box(unsafe { libc::strlen(*text) });
-            // SAFETY: this was not the last entry.
-            entry = unsafe { entry.add(1) };
-        }
+        // SAFETY: the program passes C strings.
+        std::hint::black_box(unsafe { libc::strlen(text) });
     }
 }
 
@@ -126,16 +117,9 @@ fn for_child(
 
 /// Keeps what a shell is given that the C library starts by itself.
 pub fn keep_environment(held: &mut Held) {
-    let (list, mut kept) = (environment(), usize::MAX);
-    if list.is_null() {
-        return;
-    }
-    for count in 0.. {
-        // SAFETY: the list ends with a null pointer, which has not been met yet.
-        let variable = unsafe { *list.wrapping_add(count) };
-        if variable.is_null() {
-            return held.add(values(list, count + 1));
-        }
+    let (list, mut count, mut kept) = (environment(), 0, usize::MAX);
+    for variable in strings(list) {
+        count += 1;
         // Those of one page are kept together.
         let span = text(variable);
         let [first, last] =
@@ -145,20 +129,16 @@ pub fn keep_environment(held: &mut Held) {
             held.add(span);
         }
     }
+    held.add(values(list, count + 1));
 }
 
 /// The variables up to PATH, which the C library looks for: of the others their first two letters.
 fn keep_search_path(held: &mut Held) {
-    let (list, mut kept) = (environment(), usize::MAX);
-    if list.is_null() {
-        return;
-    }
-    for count in 1.. {
-        // SAFETY: the list ends with a null pointer, which has not been met yet.
-        let variable = unsafe { *list.wrapping_add(count - 1) };
+    let (list, mut count, mut kept) = (environment(), 0, usize::MAX);
+    for variable in strings(list) {
+        count += 1;
         // SAFETY: a variable is a C string.
-        let is_path = || unsafe { libc::strncmp(variable, c"PATH=".as_ptr(), 5) } == 0;
-        if variable.is_null() || is_path() {
+        if unsafe { libc::strncmp(variable, c"PATH=".as_ptr(), 5) } == 0 {
             held.add(values(list, count));
             return held.add(text(variable));
         }
@@ -169,6 +149,7 @@ fn keep_search_path(held: &mut Held) {
             held.add(values(variable, 2));
         }
     }
+    held.add(values(list, count + 1));
 }
 
 /// Whether the program that is executed takes the place of this one.
@@ -198,8 +179,21 @@ fn execute(strings: Strings, finds: Finds, place: Place, call: impl Fn() -> c_in
     repeat(strings, call)
 }
 
-/// Declares entry points that repeat the real function.
+/// Declares entry points that repeat the real function; those that start a child, and tell its number or a descriptor of it, take
+/// the same arguments.
 macro_rules! repeating {
+    (spawns { $($name:ident $finds:ident,)+ } $($others:tt)+) => {
+        repeating! {
+            $(
+                fn $name(
+                    child: *mut c_int, path: *const c_char, actions: *const c_void,
+                    attributes: *const c_void, arguments: Texts, environment: Texts,
+                ) reads path, arguments, environment, $finds, Other
+                    keeping for_child(path, actions.cast(), attributes);
+            )+
+            $($others)+
+        }
+    };
     ($(
         fn $name:ident($($argument:ident: $type:ty),* $(,)?)
             reads $path:ident, $arguments:ident, $environment:ident, $finds:expr, $place:ident
@@ -232,6 +226,9 @@ macro_rules! repeating {
 }
 
 repeating! {
+    spawns {
+        posix_spawn ByPath, posix_spawnp InSearchPath, pidfd_spawn ByPath, pidfd_spawnp InSearchPath,
+    }
     fn execve(path: *const c_char, arguments: Texts, environment: Texts)
         reads path, arguments, environment, ByPath, Same;
     fn execvpe(path: *const c_char, arguments: Texts, environment: Texts)
@@ -240,26 +237,6 @@ repeating! {
         reads path, arguments, environment, At(fd), Same;
     fn fexecve(fd: c_int, arguments: Texts, environment: Texts)
         reads NO_PATH, arguments, environment, At(fd), Same;
-    fn posix_spawn(
-        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, ByPath, Other
-        keeping for_child(path, actions.cast(), attributes);
-    fn posix_spawnp(
-        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, InSearchPath, Other
-        keeping for_child(path, actions.cast(), attributes);
-    fn pidfd_spawn(
-        pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, ByPath, Other
-        keeping for_child(path, actions.cast(), attributes);
-    fn pidfd_spawnp(
-        pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Texts, environment: Texts,
-    ) reads path, arguments, environment, InSearchPath, Other
-        keeping for_child(path, actions.cast(), attributes);
 }
 
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ mod aio_events;
 pub mod arguments;
 mod attributes;
 pub mod brackets;
-mod buffers;
+pub mod buffers;
 pub mod by_number;
 pub mod children;
 mod clones;

@@ -85,6 +85,17 @@ impl Reader {
     }
 }
 
+/// The strings of a list that the program could read, up to the null pointer that ends it; none of no list.
+pub fn strings(list: Texts) -> impl Iterator<Item = *const c_char> {
+    let mut next = list;
+    std::iter::from_fn(move || {
+        // SAFETY: the list ends with a null pointer, which has not been met yet.
+        let text = unsafe { next.as_ref() }.filter(|text| !text.is_null())?;
+        next = next.wrapping_add(1);
+        Some(*text)
+    })
+}
+
 /// Whether the program could read what another is executed with; no path is none.
 pub fn can_execute(path: *const c_char, lists: [Texts; 2]) -> bool {
     let mut reader = Reader::default();

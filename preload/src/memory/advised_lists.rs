@@ -4,7 +4,8 @@
 use super::advice;
 use crate::abi::raw::{self, Errno, Span};
 use crate::abi::system_call::{Arguments, make};
-use crate::calls::arguments::{PARTS_MAX, entry};
+use crate::calls::arguments::entry;
+use crate::calls::buffers::LIST_MAX;
 use libc::{EFAULT, EINVAL, c_int, iovec};
 use userswap::internals::signal::Blocked;
 
@@ -19,7 +20,7 @@ pub fn advise(arguments: &Arguments) -> Option<Result<usize, Errno>> {
         let refused = make(libc::SYS_process_madvise, [descriptor, list, 0, advice, flags, 0]);
         match (refused as isize, count) {
             (error @ ..0, _) => Err(-error as Errno),
-            (_, ..=PARTS_MAX) => advise_each(list, count, advice as c_int),
+            (_, ..=LIST_MAX) => advise_each(list, count, advice as c_int),
             _ => Err(EINVAL),
         }
     })

@@ -143,12 +143,23 @@ fn grow(process: &Process, source: Source, count: u32, flags: i32) -> Result<u32
     if flags & libc::MREMAP_MAYMOVE == 0 {
         return Err(ENOMEM);
     }
-    let to = ranges::take(process, count, ranges::align_of(count)).ok_or(ENOMEM)?;
+    let to = relocate_anywhere(process, source, count, ranges::align_of(count))?;
+    ranges::unmap(process, range)?;
+    Ok(to.first)
+}
+
+/// Moves memory to a new place of so many pages, as [`relocate`].
+fn relocate_anywhere(
+    process: &Process,
+    source: Source,
+    count: u32,
+    align: u32,
+) -> Result<PageRange, Errno> {
+    let to = ranges::take(process, count, align).ok_or(ENOMEM)?;
     ranges::open(process, to, PROT_READ | PROT_WRITE)?;
     let moved = relocate(process, &process.phase(), source, to);
     given_back_on_error(process, to, moved)?;
-    ranges::unmap(process, range)?;
-    Ok(to.first)
+    Ok(to)
 }
 
 /// Opens what has been taken behind memory that is locked, as it is.
@@ -246,11 +257,7 @@ fn move_to(process: &Process, request: &RemapRequest, source: Source) -> Result<
             .or_else(|error| ranges::take_back(process, &phase, claim.range).and(Err(error)))?;
         claim.range
     } else {
-        let to = ranges::take(process, count, 1).ok_or(ENOMEM)?;
-        ranges::open(process, to, PROT_READ | PROT_WRITE)?;
-        let moved = relocate(process, &process.phase(), moving, to);
-        given_back_on_error(process, to, moved)?;
-        to
+        relocate_anywhere(process, moving, count, 1)?
     };
     if request.flags & libc::MREMAP_DONTUNMAP == 0 {
         ranges::unmap(process, source.range)?;
