@@ -121,6 +121,11 @@ fn stacks_of_coroutines_threads_and_handlers_may_be_managed() {
 }
 
 #[test]
+fn a_stack_of_the_programs_own_making_is_kept_each_time_that_it_is_used_again() {
+    everywhere("16M", "stacks_again.c", |_| Vec::new());
+}
+
+#[test]
 fn signal_stacks_may_be_small_or_shared_by_all_threads() {
     everywhere("16M", "signal_stacks.c", |_| Vec::new());
 }

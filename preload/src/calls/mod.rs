@@ -20,6 +20,7 @@ pub mod given_stacks;
 pub mod held;
 pub mod in_flight;
 mod kept;
+pub mod kept_stacks;
 pub mod lending;
 pub mod libc_memory;
 mod libraries;

@@ -5,7 +5,8 @@ use super::arguments::Arguments;
 use super::detached;
 use super::forks::Wanted;
 use super::given_stacks::{self, sigaltstack};
-use super::held::{self, Held, is_needed, values};
+use super::held::{Held, is_needed, values};
+use super::kept_stacks::{self, Replaced};
 use super::libc_memory::{self, Stack};
 use super::libraries;
 use super::reading::Reader;
@@ -17,14 +18,12 @@ use crate::abi::context::Context;
 use crate::abi::next::next_functions;
 use crate::abi::raw::{self, Errno, Span};
 use crate::abi::system_call::{enter_on, error};
-use crate::state::process::{self, Phase, Process};
 use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
@@ -38,8 +37,6 @@ next_functions! {
 
 pub type StartFunction = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Signal stacks, and upper ends of stacks, that the program put into managed memory.
-static MANAGED_STACKS: Lock<Vec<PageRange>> = Lock::new(Vec::new());
 /// Signal stacks of the program's that the kernel knows, each with its thread, where handlers of ours run on them.
 static STACKS_IN_USE: Lock<Vec<(Span, libc::pthread_t)>> = Lock::new(Vec::new());
 /// Of Linux; the C library's headers for Rust lack it.
@@ -75,7 +72,6 @@ pub fn start() {
 
 /// Before fork: no other thread has the list then.
 pub fn hold() {
-    MANAGED_STACKS.hold();
     STACKS_IN_USE.hold();
     signals::hold();
 }
@@ -83,7 +79,6 @@ pub fn hold() {
 /// After fork, on both sides.
 pub fn release() {
     signals::release();
-    MANAGED_STACKS.release();
     STACKS_IN_USE.release();
 }
 
@@ -91,22 +86,6 @@ pub fn release() {
 pub fn renew() {
     let own = this_thread();
     STACKS_IN_USE.lock().retain(|(_, thread)| *thread == own);
-}
-
-/// The stacks that have been kept, each with a pin as far as there was room; with signals blocked.
-pub fn managed() -> Vec<PageRange> {
-    MANAGED_STACKS.lock().clone()
-}
-
-/// Before the engine has the arena: stacks in it, and words that tell the ends of threads, which must not leave. A stack that is
-/// missing cannot take the signal that would bring it in.
-pub fn kept(process: &Process) -> Vec<PageRange> {
-    let mut stacks = MANAGED_STACKS.lock();
-    // The program may have given the memory back since, or protected the lower end. The newest come first, as the most
-    // likely to be in use.
-    *stacks = stacks.iter().rev().filter_map(|range| held::readable_end(process, *range)).collect();
-    stacks.iter().for_each(|range| held::fill(process.span_of(*range)));
-    stacks.clone()
 }
 
 /// sigaltstack, caught. The handler may be on the stack that is to be replaced: the call is made from another.
@@ -279,7 +258,7 @@ fn exchange(new: Option<&libc::stack_t>, old: Option<&mut libc::stack_t>) -> c_i
 fn keep_stack(new: Option<&libc::stack_t>) {
     let Some(new) = new else { return };
     if is_needed() && new.ss_flags & libc::SS_DISABLE == 0 {
-        keep_span(Span::of(new.ss_sp, new.ss_size), Replaced::Within);
+        kept_stacks::keep(Span::of(new.ss_sp, new.ss_size), Replaced::Within);
     }
 }
 
@@ -290,69 +269,18 @@ fn keep_thread(stack: Option<Span>) {
     let Some(whole @ Span { address, bytes }) = stack else { return };
     let kept = bytes.min(if is_needed() { given_stacks::BYTES } else { DATA_BYTES });
     let end = Span { address: address + bytes - kept, bytes: kept };
-    keep_span(end, Replaced::Overlapping(whole));
+    kept_stacks::keep(end, Replaced::Overlapping(whole));
 }
 
 /// Before a clone that shares this memory: the word that tells the end of the new thread or process is kept, and what that
 /// begins on, without a signal stack of its own.
 pub fn keep_shared(wanted: &Wanted) {
     if let Some(address) = wanted.end_word() {
-        keep_span(Span { address, bytes: size_of::<c_int>() }, Replaced::Same);
+        kept_stacks::keep(Span { address, bytes: size_of::<c_int>() }, Replaced::Same);
     }
     if let Some(end) = wanted.stack_end().filter(|_| is_needed()) {
         let address = end.saturating_sub(given_stacks::BYTES);
-        keep_span(Span { address, bytes: end - address }, Replaced::Same);
-    }
-}
-
-/// What that was kept before is not wanted any more.
-#[derive(Clone, Copy)]
-enum Replaced {
-    /// The same pages: others of whose they are are not known.
-    Same,
-    /// All within them.
-    Within,
-    /// All that is on this memory, which a thread has for itself.
-    Overlapping(Span),
-}
-
-impl Replaced {
-    fn has(self, process: &Process, range: PageRange, before: &PageRange) -> bool {
-        let is_in = |range: PageRange| range.first <= before.first && before.end() <= range.end();
-        match self {
-            Self::Same => range == *before,
-            Self::Within => is_in(range),
-            Self::Overlapping(span) => process
-                .within_arena(span)
-                .map(|inside| process.pages_between(inside))
-                .is_some_and(|all| before.first < all.end() && all.first < before.end()),
-        }
-    }
-}
-
-/// Remembers, and under the engine pins, what must not leave.
-fn keep_span(span: Span, replaced: Replaced) {
-    let Some(process) = process::current() else { return };
-    let Some(inside) = process.within_arena(span) else { return };
-    let _blocked = Blocked::new();
-    // An engine that is about to start finds it in the list, or has pinned what was there and is here.
-    let phase = process.phase();
-    let Some(range) = held::readable_end(process, process.pages_between(inside)) else { return };
-    // Before others there lose theirs: of one page two threads may have words.
-    if let Phase::Engaged(engine) = &phase
-        && engine.core().pin_range(range).is_err()
-    {
-        // One that cannot stay is brought in by luck only, and no caller could be told.
-        return;
-    }
-    let mut stacks = MANAGED_STACKS.lock();
-    let is_replaced = |other: &mut PageRange| replaced.has(process, range, other);
-    let before: Vec<PageRange> = stacks.extract_if(.., is_replaced).collect();
-    stacks.push(range);
-    drop(stacks);
-    if let Phase::Engaged(engine) = &phase {
-        // It may have been freed meanwhile, and its pins with it.
-        before.iter().for_each(|other| engine.core().unpin_range(*other));
+        kept_stacks::keep(Span { address, bytes: end - address }, Replaced::Same);
     }
 }
 

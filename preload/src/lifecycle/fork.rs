@@ -6,8 +6,8 @@
 use crate::abi::next;
 use crate::abi::raw;
 use crate::calls::{
-    aio, brackets, descriptors, detached, forks, held, in_flight, libc_memory, signal_stacks,
-    stdio_buffers, timers, trap,
+    aio, brackets, descriptors, detached, forks, held, in_flight, kept_stacks, libc_memory,
+    signal_stacks, stdio_buffers, timers, trap,
 };
 use crate::heap::{exact, fork_gate, huge, mimalloc};
 use crate::lifecycle::{confined, stats};
@@ -74,6 +74,7 @@ unsafe extern "C" fn prepare() {
     let mut pinned = libc_memory::pin(process);
     pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
+    kept_stacks::hold();
     signal_stacks::hold();
     timers::hold();
     let stack = pin_stack(process);
@@ -189,7 +190,7 @@ unsafe extern "C" fn in_child() {
 fn forget_pins(process: &Process) {
     locking::forget(process);
     if let (Some(engine), false) = (process.engine(), held::is_in_call()) {
-        let for_good = [signal_stacks::managed(), libc_memory::kept(process)].concat();
+        let for_good = [kept_stacks::all(), libc_memory::kept(process)].concat();
         let most = |page| for_good.iter().filter(|range| range.contains(page)).count() as u32;
         engine.core().limit_pins(most);
     }
@@ -200,6 +201,7 @@ fn release(process: &Process) {
     process.areas.release();
     timers::release();
     signal_stacks::release();
+    kept_stacks::release();
     process.gathered.release();
     segments::ATTACHED.release();
     process.native.release();

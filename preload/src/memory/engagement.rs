@@ -5,7 +5,7 @@
 use super::{guard, locking, own_stack, relocated, starter, unmanaged};
 use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
-use crate::calls::{descriptors, filters, held, in_flight, lending, libc_memory, signal_stacks};
+use crate::calls::{descriptors, filters, held, in_flight, kept_stacks, lending, libc_memory};
 use crate::state::notices;
 use crate::state::process::{GlibcHeap, Phase, Process};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ pub fn take_over(process: &Process, engine: Prepared) {
     let notes = held::noted(process);
     lending::prepare(engine.core());
     // What there must be room for comes first.
-    let mut kept = [libc_memory::kept(process), signal_stacks::kept(process)].concat();
+    let mut kept = [libc_memory::kept(process), kept_stacks::kept(process)].concat();
     let unnoted = kept.len();
     kept.extend(notes.iter().map(|(_, range)| *range).chain(locked.iter().copied()));
     let can_fill = |range| held::readable_pages(process, process.span_of(range)).is_some();

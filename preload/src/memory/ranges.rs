@@ -6,6 +6,7 @@
 use super::replace::{self, Over};
 use super::{engagement, locking};
 use crate::abi::raw::{self, Errno, Span};
+use crate::calls::kept_stacks;
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{ENOMEM, PROT_NONE, PROT_READ, PROT_WRITE};
@@ -215,6 +216,7 @@ pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, E
 /// Drops the content of a range, which reads as zeros afterwards; also where we were never told that it is
 /// accessible: a raw system call can have opened it.
 pub fn forget(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    kept_stacks::forget(range);
     match phase {
         Phase::Native(_) => {
             let span = process.span_of(range);

@@ -7,6 +7,7 @@
 //! Signals are blocked in all of these.
 use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
+use crate::calls::kept_stacks;
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{EEXIST, ENOMEM, PROT_NONE, PROT_WRITE};
@@ -234,6 +235,7 @@ pub fn with_foreign(
 fn release(process: &Process, engine: &Engine, claim: &Claim) {
     for part in process.arena.plain_within(claim.range) {
         let Span { address, bytes } = process.span_of(part);
+        kept_stacks::forget(part);
         // Most of it while pages still move.
         engine.core().drop_range(part);
         if let Err(error) = engine.core().uffd.unregister(address, bytes) {
