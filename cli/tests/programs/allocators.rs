@@ -308,10 +308,10 @@ fn a_program_whose_main_thread_has_ended_ends_with_its_last_one() {
     let directory = directory();
     let program = compile(directory.path(), "last_thread.c");
     for fault in ["thread", "signal"] {
-        for filled in ["before", "after"] {
+        for how in [&["before"][..], &["after"], &["before", "cancelled"], &["after", "thrd"]] {
             let mut command = run_for_a_while("16M", fault);
-            let printed = succeed(command.arg(&program).arg(filled));
-            assert_eq!(printed, "exact\nended\n", "{fault}, filled {filled}");
+            let printed = succeed(command.arg(&program).args(how));
+            assert_eq!(printed, "exact\nended\n", "{fault}, {how:?}");
         }
     }
 }

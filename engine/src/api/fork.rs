@@ -2,6 +2,7 @@
 use crate::api::engine::Engine;
 use crate::base::error::Error;
 use crate::process::fork::ForkTicket;
+use crate::sys::signal::Blocked;
 
 impl Engine {
     /// Before fork, with signals blocked: stops the engine and hands its slots over.
@@ -13,8 +14,16 @@ impl Engine {
         if !self.core().own_process.is_here() {
             return ForkTicket::EMPTY;
         }
+        // Before locks are held that mapping memory may want.
+        self.keep_rings_to_process();
         self.running.heaps.hold();
         self.core().stop_for_fork()
+    }
+
+    /// Before a fork, if locks are taken before [`Self::fork_prepare`] without which no memory is mapped: does what it begins with.
+    pub fn keep_rings_to_process(&self) {
+        let _blocked = Blocked::new();
+        self.core().threads.keep_rings_to_process();
     }
 
     /// After fork, in the parent, also when fork failed: goes on.

@@ -20,8 +20,6 @@ use std::sync::{Arc, Mutex};
 /// Everything of an engine that its process needs rights for: devices, descriptors, tables.
 pub struct Gathered {
     core: Arc<Core>,
-    /// Whose memory and devices they are.
-    process: u32,
 }
 
 impl Gathered {
@@ -33,12 +31,12 @@ impl Gathered {
         let devices = open_devices(options, &topology)?;
         let core = Arc::new(Core::new(arena, devices, tuning, topology)?);
         core.limit_stored();
-        Ok(Self { core, process: std::process::id() })
+        Ok(Self { core })
     }
 
     /// Whether it was gathered by this process: what a child inherits is of no use to it.
     pub fn is_of_this_process(&self) -> bool {
-        self.process == std::process::id()
+        self.core.own_process.is_here()
     }
 }
 

@@ -124,7 +124,7 @@ impl Core {
 
     fn renew_descriptors(&self) -> Result<(), Error> {
         // A ring keeps the parent's devices open: their space would be taken for as long as the child runs.
-        for fd in self.threads.queue_fds.lock().drain(..) {
+        for fd in self.threads.take_inherited() {
             fd::close_inherited(fd);
         }
         std::mem::forget(std::mem::take(&mut *self.threads.rings.lock()));

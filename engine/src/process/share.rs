@@ -5,8 +5,10 @@ use crate::base::limits::NODE_MIN_PAGES;
 use crate::device::record::Device;
 use crate::job::member::{ALLOWANCE_PAGES, Member};
 use crate::state::core::{Core, Path};
+use crate::sys::own_fd::Own;
 use crate::sys::uffd::Rights;
 use crate::sys::{PAGE_BYTES, process};
+use std::io::Read;
 use userswap_policy::lru::ListId;
 
 /// The kernel's count of this process's anonymous pages: one that n processes share counts 1/n.
@@ -299,7 +301,10 @@ fn left_of(member: &Member, budget: u32) -> u32 {
 
 /// None where /proc does not tell.
 pub fn anonymous_pages() -> Option<u32> {
-    let text = std::fs::read_to_string(ROLLUP).ok()?;
+    // At a high number: the kernel takes its time, and a program that closes all it does not know begins with the low ones.
+    let file = Own::raised(std::fs::File::open(ROLLUP).ok()?);
+    let mut text = String::new();
+    (&*file).read_to_string(&mut text).ok()?;
     let kib = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
     let kib: u64 = kib.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     u32::try_from(kib / (PAGE_BYTES as u64 / 1024)).ok()

@@ -5,10 +5,11 @@ use crate::state::core::Core;
 use crate::sys::fd::Event;
 use crate::sys::lock::Lock;
 use crate::sys::process;
+use crate::sys::rings;
 use crate::sys::signal::Blocked;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use userswap_policy::servers::servers;
 
@@ -16,6 +17,8 @@ use userswap_policy::servers::servers;
 pub struct Threads {
     /// Descriptors of the threads' queues, and of a trace: a forked child has none of those threads.
     pub queue_fds: Lock<Vec<RawFd>>,
+    /// How many of them no child has a mapping of.
+    private_fds: AtomicUsize,
     /// Queues that have no threads for servers yet; a forked child has none of them.
     pub rings: Lock<Vec<mpsc::Sender<Workers>>>,
     /// Wakes the server for readahead.
@@ -44,6 +47,7 @@ impl Threads {
         let helpers = (1..servers).map(|_| Helper::new());
         Ok(Self {
             queue_fds: Lock::new(Vec::new()),
+            private_fds: AtomicUsize::new(0),
             rings: Lock::new(Vec::new()),
             server_wanted: Event::new()?,
             helpers: helpers.collect::<io::Result<_>>()?,
@@ -51,6 +55,24 @@ impl Threads {
             servers_max: AtomicU8::new(1),
             stopping: AtomicU8::new(NONE),
         })
+    }
+
+    /// Before a fork: a child would keep the rings by their mappings, and with them the devices that are registered there, whose
+    /// space would be taken for as long as it runs. Looked for once: after that, rings that are new are few. Allocates nothing;
+    /// where /proc or the kernel does not tell them apart, children have them.
+    pub fn keep_rings_to_process(&self) {
+        let fds = self.queue_fds.lock();
+        if self.private_fds.swap(fds.len(), Ordering::Relaxed) == fds.len() || fds.is_empty() {
+            return;
+        }
+        let others = self.server_wanted.as_raw_fd();
+        rings::keep_to_process(&fds, others);
+    }
+
+    /// In a forked child: it has none of them.
+    pub fn take_inherited(&self) -> Vec<RawFd> {
+        self.private_fds.store(0, Ordering::Relaxed);
+        std::mem::take(&mut self.queue_fds.lock())
     }
 
     /// Takes note of a queue that a thread of the engine's will have.

@@ -39,11 +39,15 @@ impl Maps {
         Some(())
     }
 
+    /// All mappings, by what was read last.
+    pub fn all(&self) -> impl Iterator<Item = Mapped<'_>> {
+        let text = pages::view(self.text.address(), self.bytes);
+        text.split(|byte| *byte == b'\n').filter_map(Mapped::of)
+    }
+
     /// The mapping at an address, by what was read last.
     pub fn at(&self, address: usize) -> Option<Mapped<'_>> {
-        let text = pages::view(self.text.address(), self.bytes);
-        let mut mapped = text.split(|byte| *byte == b'\n').filter_map(Mapped::of);
-        mapped.find(|mapped| mapped.addresses.contains(&address))
+        self.all().find(|mapped| mapped.addresses.contains(&address))
     }
 }
 

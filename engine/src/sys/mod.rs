@@ -33,6 +33,7 @@ pub mod peer;
 pub mod process;
 pub mod registry;
 pub mod request;
+pub mod rings;
 pub mod scattered;
 pub mod secret;
 pub mod shared;

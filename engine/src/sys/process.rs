@@ -1,5 +1,6 @@
 //! What the engine does to its own process.
 use super::device_pins;
+use super::own_fd::Own;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -107,8 +108,8 @@ fn read_part(fd: RawFd, offset: usize, to: &mut [u8]) -> io::Result<usize> {
 pub fn anonymous_bytes() -> Option<u64> {
     // Pages in the address space, in RAM, and of those the ones of files and shared memory; then others.
     let mut text = [0u8; 128];
-    let file = std::fs::File::open("/proc/thread-self/statm").ok()?;
-    let bytes = std::os::unix::fs::FileExt::read_at(&file, &mut text, 0).ok()?;
+    let file = Own::raised(std::fs::File::open("/proc/thread-self/statm").ok()?);
+    let bytes = std::os::unix::fs::FileExt::read_at(&*file, &mut text, 0).ok()?;
     let mut fields = std::str::from_utf8(&text[..bytes]).ok()?.split(' ').skip(1);
     let mut next = || fields.next()?.parse::<u64>().ok();
     let (resident, shared) = (next()?, next()?);

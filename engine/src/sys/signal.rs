@@ -233,6 +233,16 @@ pub fn replace_chained(new: Option<&libc::sigaction>) -> libc::sigaction {
     old
 }
 
+/// Before fork: the child could not take a lock that another thread had.
+pub fn hold_chained() {
+    PREVIOUS.hold();
+}
+
+/// After fork, on both sides.
+pub fn release_chained() {
+    PREVIOUS.release();
+}
+
 /// Whether faults of this process are delivered by SIGBUS.
 pub fn is_installed() -> bool {
     !HANDLER.load(Ordering::Acquire).is_null()

@@ -107,6 +107,8 @@ next_functions! {
     fn _exit(status: c_int) -> ();
     /// Ends the process with the handlers of at_quick_exit.
     fn quick_exit(status: c_int) -> ();
+    /// Forks with the handlers of pthread_atfork.
+    fn fork() -> libc::pid_t;
     /// Forks without handlers.
     fn _Fork() -> libc::pid_t;
     /// pthread_atfork, for the library that is named or for good.

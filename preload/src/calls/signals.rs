@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use userswap::FaultMode;
 use userswap::internals::Options;
 use userswap::internals::lock::Lock;
-use userswap::internals::signal::{Blocked, is_installed, pass_on, replace_chained, take_action};
+use userswap::internals::signal::{
+    Blocked, hold_chained, is_installed, pass_on, release_chained, replace_chained, take_action,
+};
 
 next_functions! {
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
@@ -133,10 +135,12 @@ pub fn blocks_reserved() -> bool {
 /// Before fork: no other thread has the list of actions then.
 pub fn hold() {
     AFTER_SIGSYS.hold();
+    hold_chained();
 }
 
 /// After fork, on both sides.
 pub fn release() {
+    release_chained();
     AFTER_SIGSYS.release();
 }
 

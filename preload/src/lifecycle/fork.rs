@@ -10,16 +10,16 @@ use crate::calls::{
     signal_stacks, stdio_buffers, timers, trap,
 };
 use crate::heap::{exact, fork_gate, huge, mimalloc};
-use crate::lifecycle::{confined, stats};
+use crate::lifecycle::{confined, last_thread, stats};
 use crate::memory::{
     engagement, guard, locking, own_stack, program_break, relocated, segments, starter, unmanaged,
 };
 use crate::state::own_threads;
 use crate::state::process::{self, GlibcHeap, Process};
-use userswap::ForkTicket;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PageIndex, PageRange};
+use userswap::{Engine, ForkTicket};
 
 /// What is under way between `prepare` and the other two.
 struct Pass {
@@ -50,6 +50,7 @@ unsafe extern "C" fn prepare() {
     let Some(process) = process::current() else { return };
     unmanaged::look();
     engagement::engage_if_gathered(process);
+    process.engine().into_iter().for_each(Engine::keep_rings_to_process);
     let blocked = Blocked::new();
     // First: another fork may wait for the list of streams while it has this.
     forks::hold();
@@ -172,6 +173,7 @@ unsafe extern "C" fn in_child() {
     aio::renew();
     stats::renew();
     confined::renew();
+    last_thread::renew();
     release(process);
     exact::renew();
     signal_stacks::renew();
@@ -212,6 +214,14 @@ fn release(process: &Process) {
     exact::release();
     relocated::release();
     forks::release();
+}
+
+/// What a child is to find already there is made before the C library asks whether the process has threads: if not, it leaves
+/// the locks of its malloc alone, which our first threads may have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> libc::pid_t {
+    process::current().into_iter().for_each(engagement::engage_if_gathered);
+    next::fork()
 }
 
 /// Runs no handlers but ours.

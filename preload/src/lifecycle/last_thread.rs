@@ -1,4 +1,4 @@
-//! A program whose main thread ends by pthread_exit ends with its last thread.
+//! A program whose main thread ends by pthread_exit, or is cancelled, ends with its last thread.
 //!
 //! The C library counts threads, and ours would keep such a process alive for ever. Once the main thread has
 //! ended, a thread of ours looks from time to time whether any of the program's is left, and does what the C
@@ -6,17 +6,25 @@
 use super::confined::{self, Ending};
 use crate::abi::next::{self, Next};
 use crate::abi::raw;
+use crate::abi::thread_key::ThreadKey;
 use crate::calls::{by_number, filters};
 use crate::state::own_threads::{self, OURS};
 use crate::state::process;
 use libc::{c_int, c_void};
 use std::ffi::OsString;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use userswap::internals::directories;
 use userswap::internals::signal::Blocked;
 
 static PTHREAD_EXIT: Next = Next::new(c"pthread_exit");
+
+/// Its destructor is called where the main thread ends and its process does not: also when it is cancelled (thrd_exit comes here
+/// as well).
+static MAIN: ThreadKey = ThreadKey::none();
+/// There is a thread that looks, in this process.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Between two looks: what such a program takes longer to end.
 pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -50,18 +58,45 @@ mod exported {
 /// Returns the real pthread_exit.
 extern "C" fn before_exit() -> *mut c_void {
     let is_done = filters::is_filtered() && confined::thread_ends(0) == Ending::Done;
-    if !is_done && process::current().is_some() && is_main() {
-        let watcher = std::thread::Builder::new().name("userswap-last".into());
-        if let Err(error) = watcher.stack_size(STACK_BYTES).spawn(watch) {
-            raw::say(&format!("the process may not end with its last thread: {error}"));
-        }
+    if !is_done {
+        start_watching();
     }
     PTHREAD_EXIT.address()
 }
 
-/// In the constructor: a thread can end by the kernel's call for it.
+/// As the main thread ends.
+fn start_watching() {
+    let is_ending = process::current().is_some() && is_main();
+    if !is_ending || IS_WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let watcher = std::thread::Builder::new().name("userswap-last".into());
+    if let Err(error) = watcher.stack_size(STACK_BYTES).spawn(watch) {
+        raw::say(&format!("the process may not end with its last thread: {error}"));
+    }
+}
+
+unsafe extern "C" fn on_main_end(_: *mut c_void) {
+    if !filters::is_filtered() {
+        start_watching();
+    }
+}
+
+/// In the constructor: a thread can end by the kernel's call for it, and without one that is seen here.
 pub fn start() {
     by_number::before_thread_ends(before_end);
+    MAIN.make(on_main_end);
+    note_main();
+}
+
+/// In a forked child, whose main thread is the one that forked.
+pub fn renew() {
+    IS_WATCHED.store(false, Ordering::Relaxed);
+    note_main();
+}
+
+fn note_main() {
+    MAIN.set((&raw const MAIN).cast());
 }
 
 /// A process whose only thread of the program's is the main thread ends with that.

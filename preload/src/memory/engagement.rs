@@ -7,6 +7,7 @@ use crate::abi::allocator;
 use crate::abi::raw::{self, Span};
 use crate::calls::{descriptors, filters, held, in_flight, kept_stacks, lending, libc_memory};
 use crate::state::notices;
+use crate::state::owner;
 use crate::state::process::{GlibcHeap, Phase, Process};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
@@ -91,7 +92,8 @@ pub fn engage_if_gathered(process: &Process) {
     let _blocked = Blocked::new();
     // What a child has of its parent's is none of its own.
     let is_gathered = || process.gathered.lock().as_ref().is_some_and(Gathered::is_of_this_process);
-    if !is_decided(process) && is_gathered() && can_make_threads() {
+    // A child of vfork would start its parent's threads as its own.
+    if owner::is_here() && !is_decided(process) && is_gathered() && can_make_threads() {
         engage(process);
     }
 }
