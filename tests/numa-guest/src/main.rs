@@ -18,7 +18,7 @@ mod table;
 use console::Message;
 use initramfs::Program;
 use kernels::Image;
-use machine::Boot;
+use machine::{Boot, Run};
 use outcome::Outcome;
 use std::env;
 use std::fs;
@@ -146,14 +146,16 @@ impl Drop for Scratch {
 
 /// Boots; again if the emulator broke the guest's kernel.
 fn boot_and_watch(boot: &Boot<'_>) -> Result<String, Outcome> {
-    for _ in 1..BOOTS_MAX {
-        let console = machine::run(boot)?;
-        if !console.contains(EMULATOR_FAILED) {
-            return Ok(console);
-        }
-        println!("numa-guest: the emulator broke the guest's kernel ({EMULATOR_FAILED}): again");
+    for _ in 0..BOOTS_MAX {
+        let broken = match machine::run(boot)? {
+            Run::Ended(console) if console.contains(EMULATOR_FAILED) => EMULATOR_FAILED,
+            Run::Ended(console) => return Ok(console),
+            Run::NotBooted => "it has no first process after a minute",
+        };
+        println!("numa-guest: the emulator broke the guest's kernel ({broken})");
     }
-    machine::run(boot)
+    let log = boot.log.display();
+    Err(Outcome::failed(format!("no boot of {BOOTS_MAX} went well: see {log}")))
 }
 
 /// Boots and returns the guest's messages, if it came to its end.
