@@ -9,10 +9,13 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
+use userswap::internals::directories::names;
 use userswap::internals::directory;
 
 use crate::failure::Failure;
@@ -20,6 +23,8 @@ use crate::failure::Failure;
 /// The shared object, as `build.rs` has built it.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libuserswap_preload.so"));
 
+/// What its name begins with, whatever the build.
+const LIBRARY_PREFIX: &str = "libuserswap-";
 /// Its file name, which changes with its content.
 const LIBRARY_NAME: &str = concat!("libuserswap-", env!("USERSWAP_PRELOAD_HASH"), ".so");
 
@@ -43,7 +48,41 @@ pub fn install() -> Result<PathBuf, Failure> {
         let path = path.display();
         Failure::unavailable(format!("cannot write {path}: {error}; make room or set TMPDIR"))
     })?;
+    remove_older(&path, KEPT_FOR);
     Ok(path)
+}
+
+/// A library of another build stays for so long, a week, and after that as long as a process has it.
+const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Removes older libraries beside a new one, and what killed processes have left of some, unless a process has one mapped or
+/// would hand it to its children. An error means that another start was faster.
+fn remove_older(new: &Path, kept_for: Duration) {
+    let is_ours = |name: &str| name.starts_with(LIBRARY_PREFIX);
+    let is_old = |path: &Path| {
+        let changed = fs::symlink_metadata(path).and_then(|there| there.modified());
+        changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > kept_for))
+    };
+    let beside = new.parent().and_then(|directory| names(directory, usize::MAX).ok());
+    let paths = beside.into_iter().flatten().filter(|name| name.to_str().is_some_and(is_ours));
+    let paths = paths.map(|name| new.with_file_name(name));
+    let mut old: Vec<PathBuf> = paths.filter(|path| path != new && is_old(path)).collect();
+    if old.is_empty() {
+        return;
+    }
+    for process in names(Path::new("/proc"), usize::MAX).unwrap_or_default() {
+        let process = Path::new("/proc").join(process);
+        // Not a process, or another user's, which has none of ours.
+        let told = ["maps", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default());
+        old.retain(|path| !told.iter().any(|text| is_named(path, text)));
+    }
+    old.iter().for_each(|path| drop(fs::remove_file(path)));
+}
+
+/// By the last part of the name: links may lead to the directory.
+fn is_named(path: &Path, text: &[u8]) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    text.windows(name.len()).any(|found| found == name)
 }
 
 /// A directory that only this user can enter, on a file system that allows execution.
@@ -126,6 +165,37 @@ mod tests {
         assert!(check("a b").unwrap_err().contains("space"));
         assert!(!parent.path().join("a b").exists());
         assert!(check("no/such").is_err());
+    }
+
+    #[test]
+    fn an_older_library_goes_unless_a_process_may_want_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let [new, old, wanted, half, other] = [
+            "libuserswap-1.so",
+            "libuserswap-2.so",
+            "libuserswap-3.so",
+            "libuserswap-4.9.tmp",
+            "x",
+        ]
+        .map(path);
+        for file in [&new, &old, &wanted, &half, &other] {
+            fs::write(file, "").unwrap();
+        }
+        remove_older(&new, KEPT_FOR);
+        assert!(old.exists(), "it is of today");
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env("LD_PRELOAD_OF_MINE", &wanted)
+            .spawn()
+            .unwrap();
+        remove_older(&new, Duration::ZERO);
+        let there = [&new, &old, &wanted, &half, &other].map(|file| file.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(there, [true, false, true, false, true]);
+        remove_older(&new, Duration::ZERO);
+        assert!(!wanted.exists());
     }
 
     #[test]

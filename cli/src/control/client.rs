@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use userswap::internals::directory::{self, EngineName};
+use userswap::internals::peer;
 use userswap::internals::protocol::{Answer, Request};
 use userswap::internals::status::Status;
 
@@ -32,9 +33,27 @@ impl Client {
     /// Finds the engine of a process and connects to it.
     ///
     /// # Errors
-    /// There is none that we may ask.
+    /// There is none that we may ask, or its program is stopped.
     pub fn of(name: EngineName) -> Result<Client, Failure> {
-        Client::connect(name, &target::find(name)?)
+        let client = Client::connect(name, &target::find(name)?)?;
+        client.check_goes_on()?;
+        Ok(client)
+    }
+
+    /// A program that is stopped would answer once it is continued, and do only then what was asked.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_goes_on(&self) -> Result<(), Failure> {
+        // Not by the name: in another namespace processes have other numbers.
+        let process = peer::of(self.stream.get_ref()).map_or(0, |peer| peer.process);
+        if target::is_stopped(process) {
+            return Err(Failure::unavailable(format!(
+                "process {} is stopped: continue it first (kill -CONT {process})",
+                self.name
+            )));
+        }
+        Ok(())
     }
 
     /// Connects to an engine's socket.

@@ -36,6 +36,7 @@ pub fn engines(patience: Duration) -> Vec<Engine> {
 fn ask_all(sockets: &[(EngineName, PathBuf)], patience: Duration) -> Vec<Engine> {
     let ask = |(name, socket): &(EngineName, PathBuf)| -> Result<Client, Failure> {
         let mut client = Client::connect(*name, socket)?;
+        client.check_goes_on()?;
         client.send(&Request::Status {})?;
         Ok(client)
     };

@@ -7,6 +7,7 @@ use userswap::internals::directory::EngineName;
 use userswap::internals::status::{JobStatus, Status};
 
 use super::gather::{PATIENCE, engines};
+use super::status::children;
 use super::table::{Lean, plain, table};
 use super::target;
 use crate::failure::Failure;
@@ -30,7 +31,7 @@ pub fn list() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The jobs of more than one process, and what each of these has of its job's budget.
+/// The jobs of more than one process, those included that userswap could not be in, and what each has of its job's budget.
 fn jobs() -> String {
     let titles = [
         ("JOB", Lean::Right),
@@ -40,9 +41,13 @@ fn jobs() -> String {
         ("REFAULTS/S", Lean::Right),
         ("", Lean::Left),
     ];
-    let jobs = target::jobs().into_iter().filter(|job| job.members.len() > 1);
+    let jobs = target::jobs().into_iter().filter(is_shown);
     let rows: Vec<_> = jobs.flat_map(|job| job_rows(&job)).collect();
     if rows.is_empty() { String::new() } else { format!("\n{}", table(titles, &rows)) }
+}
+
+fn is_shown(job: &JobStatus) -> bool {
+    job.members.len() > 1 || job.unmanaged_children > 0
 }
 
 fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
@@ -53,7 +58,7 @@ fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
         size(job.budget_pages),
         size(job.held_pages),
         job.members.iter().map(|member| member.refaults_per_second).sum::<u64>().to_string(),
-        format!("at most {}", size(job.held_pages_max)),
+        format!("at most {}{}", size(job.held_pages_max), children(job.unmanaged_children)),
     ];
     let members = job.members.iter().map(|member| {
         [

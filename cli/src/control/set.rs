@@ -17,9 +17,8 @@ pub struct SetArgs {
     /// The process, as `userswap list` shows it
     pid: EngineName,
     /// The setting; without it, all are shown
-    #[arg(requires = "value")]
     key: Option<String>,
-    /// Its new value
+    /// Its new value; without it, the one that it has is shown
     #[arg(allow_hyphen_values = true)]
     value: Option<String>,
 }
@@ -30,13 +29,14 @@ pub struct SetArgs {
 /// There is no such engine or setting, or it does not take the value.
 pub fn set(args: SetArgs) -> Result<ExitCode, Failure> {
     let mut client = Client::of(args.pid)?;
-    let request = match (args.key, args.value) {
+    let key = args.key;
+    let request = match (key.clone(), args.value) {
         (Some(key), Some(value)) => Request::Set { key, value },
         _ => Request::Settings {},
     };
     said::print(match ask(&mut client, &request)? {
         Answer::Set { key, value } => format!("{} = {}\n", plain(&key), plain(&value)),
-        Answer::Settings { settings } => show(&settings),
+        Answer::Settings { settings } => show(&chosen(settings, key.as_deref(), &client)?),
         other => return Err(client.nonsense(&format!("{other:?}"))),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -47,6 +47,20 @@ pub(super) fn ask(client: &mut Client, request: &Request) -> Result<Answer, Fail
     match request {
         Request::Set { .. } => client.ask_and_wait(request),
         _ => client.ask(request),
+    }
+}
+
+/// The one that was asked for, or all.
+fn chosen(
+    settings: Vec<SettingValue>,
+    key: Option<&str>,
+    client: &Client,
+) -> Result<Vec<SettingValue>, Failure> {
+    let Some(key) = key else { return Ok(settings) };
+    let known: Vec<_> = settings.iter().map(|setting| setting.key.clone()).collect();
+    match settings.into_iter().find(|setting| setting.key == key) {
+        Some(setting) => Ok(vec![setting]),
+        None => Err(client.refusal(&format!("{key:?} cannot be set: use {}", known.join(" or ")))),
     }
 }
 

@@ -14,6 +14,7 @@ use userswap::internals::status::{
 use super::client::Client;
 use super::list::statuses;
 use super::table::{Lean, plain, table};
+use super::target;
 use crate::failure::Failure;
 use crate::memory::PAGE_BYTES;
 use crate::said;
@@ -44,9 +45,11 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             json(&all) + "\n"
         }
         (false, _) => {
-            let texts: Vec<_> =
-                statuses.iter().map(|(name, status)| describe(*name, status)).collect();
-            texts.join("\n")
+            let texts = statuses.iter().map(|(name, status)| describe(*name, status));
+            let jobs = target::jobs();
+            let without = if args.pid.is_none() { &jobs[..] } else { &[] };
+            let jobs = without.iter().filter(|job| is_unmanaged_alone(job)).map(job_alone);
+            texts.chain(jobs).collect::<Vec<_>>().join("\n")
         }
     })?;
     Ok(ExitCode::SUCCESS)
@@ -62,10 +65,15 @@ fn outside(status: &Status) -> String {
         ..UNMANAGED_MIN_BYTES => String::new(),
         bytes => format!(", {} unmanaged", ByteSize(bytes).rounded()),
     };
-    match status.unmanaged_children {
-        0 => memory,
-        1 => memory + ", 1 unmanaged child",
-        children => format!("{memory}, {children} unmanaged children"),
+    memory + &children(status.unmanaged_children)
+}
+
+/// `, 2 unmanaged children`.
+pub fn children(unmanaged: u64) -> String {
+    match unmanaged {
+        0 => String::new(),
+        1 => ", 1 unmanaged child".to_owned(),
+        unmanaged => format!(", {unmanaged} unmanaged children"),
     }
 }
 
@@ -115,6 +123,17 @@ fn job(job: &JobStatus) -> String {
         size(job.held_pages_max),
         size(job.exceeded_pages)
     )
+}
+
+/// Whether what runs unmanaged is shown by no engine of its job.
+fn is_unmanaged_alone(job: &JobStatus) -> bool {
+    job.unmanaged_children > 0 && !job.members.iter().any(|member| member.engaged)
+}
+
+/// The same, with what an engine would say in its first line.
+fn job_alone(status: &JobStatus) -> String {
+    let line = job(status);
+    format!("{}; no engine{}\n", line.trim_end(), children(status.unmanaged_children))
 }
 
 fn readahead(status: &Status) -> String {
@@ -381,6 +400,7 @@ mod tests {
                 held_pages: 4096,
                 held_pages_max: 6144,
                 exceeded_pages: 16,
+                unmanaged_children: 0,
                 members: vec![Default::default(); 2],
             }),
             placement: "near".to_owned(),
@@ -443,6 +463,12 @@ removal locks (skip): 7 acquisitions, 2 waits, 1.500 s waited, 0 stalled, 2 skip
         let parent = |children| Status { unmanaged_children: children, ..status.clone() };
         assert!(first(&parent(1)).ends_with("near, 1 unmanaged child"));
         assert!(first(&parent(2)).ends_with("near, 2 unmanaged children"));
+        let job = JobStatus { unmanaged_children: 2, ..parent(2).job.unwrap() };
+        assert!(is_unmanaged_alone(&job));
+        assert_eq!(
+            job_alone(&job),
+            "job 6: 32M for 2 processes, 16M held, at most 24M; taken beyond it 64K; no engine, 2 unmanaged children\n"
+        );
         assert_eq!(serde_json::from_str::<Status>(&json(&status)).unwrap(), status);
     }
 

@@ -13,12 +13,21 @@ use userswap::internals::ledger;
 use userswap::internals::status::JobStatus;
 use userswap::internals::{OPTIONS_VARIABLE, Options};
 
+use super::status::children;
 use crate::failure::Failure;
 
 /// What the system says about a process.
 struct Process {
     user: u32,
-    ended: bool,
+    state: State,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    GoesOn,
+    /// By SIGSTOP or a terminal (Ctrl-Z): all its threads.
+    Stopped,
+    Ended,
 }
 
 /// The socket of one engine.
@@ -27,7 +36,7 @@ struct Process {
 /// The process does not exist, belongs to another user, or has no engine.
 pub fn find(name: EngineName) -> Result<PathBuf, Failure> {
     let pid = name.pid;
-    let Some(process) = process(pid).filter(|process| !process.ended) else {
+    let Some(process) = process(pid).filter(|process| process.state != State::Ended) else {
         return Err(Failure::unavailable(format!(
             "process {pid} does not exist: `userswap list` shows those that can be asked"
         )));
@@ -130,8 +139,9 @@ fn without_engine(name: EngineName, directories: &[PathBuf]) -> String {
     }
     match is_injected(pid) {
         Some(true) => format!(
-            "process {pid} has no engine yet: its memory still fits its budget; ask again when it has \
-             grown"
+            "process {pid} has no engine yet: its memory still fits its budget{}; ask again when it has \
+             grown",
+            children(unmanaged_beside(pid))
         ),
         Some(false) => format!(
             "process {pid} is not served by userswap: only what `userswap run` has started can be asked"
@@ -141,6 +151,12 @@ fn without_engine(name: EngineName, directories: &[PathBuf]) -> String {
              engine yet: `userswap list` shows those that can be asked"
         ),
     }
+}
+
+/// Programs that the job of a process has executed that userswap could not be in.
+fn unmanaged_beside(pid: u32) -> u64 {
+    let is_member = |job: &JobStatus| job.members.iter().any(|member| member.pid == pid);
+    jobs().into_iter().find(is_member).map_or(0, |job| job.unmanaged_children)
 }
 
 /// Whether the library is in a process, if that can be seen.
@@ -157,8 +173,22 @@ fn process(pid: u32) -> Option<Process> {
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
     // Real, effective, saved, file system: what it acts as decides.
     let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
-    let ended = field("State:")?.trim_start().starts_with(['Z', 'X']);
-    Some(Process { user, ended })
+    let state = match field("State:")?.trim_start().as_bytes() {
+        [b'T', ..] => State::Stopped,
+        // It is the main thread's: others may go on without it.
+        [b'Z' | b'X', ..] if threads(pid) < 2 => State::Ended,
+        _ => State::GoesOn,
+    };
+    Some(Process { user, state })
+}
+
+fn threads(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
+/// Whether a process is stopped, and cannot answer.
+pub fn is_stopped(pid: u32) -> bool {
+    process(pid).is_some_and(|process| process.state == State::Stopped)
 }
 
 /// The environment that a process was started with, as far as it can be read.
@@ -219,7 +249,7 @@ mod tests {
     fn this_process_is_alive_and_ours_and_not_served() {
         let pid = std::process::id();
         let this = process(pid).unwrap();
-        assert_eq!((this.user, this.ended), (directory::user(), false));
+        assert!(this.user == directory::user() && this.state == State::GoesOn);
         assert_eq!(is_injected(pid), Some(false));
         let refusal = find(EngineName { pid, number: 1 }).unwrap_err();
         assert!(refusal.message.contains("not served by userswap"), "{}", refusal.message);

@@ -28,6 +28,12 @@ pub const COUNTERS: &[Counter] = &[
         Pages,
         "Written from compressed memory to the devices behind it",
     ),
+    row(
+        "zswp_rejected",
+        "compressed_rejected",
+        Pages,
+        "Written past compressed memory for want of room",
+    ),
     row("swap_demoted", "swap_demoted", Pages, "Moved on to the next tier"),
     row("swap_promoted", "swap_promoted", Pages, "Clean, and put back into compressed memory"),
     row("swpout_zero", "swap_out_zero", Pages, "Left without a slot, being zeros"),

@@ -28,6 +28,7 @@ pub fn status() -> Status {
             held_pages: 4000,
             held_pages_max: 4096,
             exceeded_pages: 0,
+            unmanaged_children: 0,
             members: vec![MemberStatus { pid: 4711, engaged: true, ..MemberStatus::default() }; 2],
         }),
         placement: "near".to_owned(),

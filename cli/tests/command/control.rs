@@ -115,6 +115,7 @@ fn a_running_program_is_listed_shown_and_set_while_its_data_stays_right() {
         assert_eq!(program.ask("goon"), pid);
         assert_eq!(printed(&runtime, &["set", &pid, "hibernate", "0"]), "hibernate = 0\n");
         refused(&runtime, &["set", &pid, "speed", "9"], &["\"speed\"", "ram"]);
+        refused(&runtime, &["set", &pid, "speed"], &["\"speed\"", "ram"]);
         refused(&runtime, &["set", &pid, "ram", "1M"], &["\"1M\"", "at least 16M"]);
         refused(&runtime, &["set", &pid, "ram", "-1"], &["\"-1\"", "512M"]);
         refused(&runtime, &["swapoff", &pid, "/no/such"], &["/no/such"]);
@@ -136,7 +137,7 @@ fn usage_errors_end_with_status_two() {
     is_refusal(&userswap(&runtime, &["swapon", &me, "/x:12Q"]), 2, &["12Q"]);
     let wrong = userswap(&runtime, &["swapoff", &me, "/x", "--readahead", "vma"]);
     is_refusal(&wrong, 2, &["vma", "device, scaling, fixed"]);
-    for arguments in [&["set", &me, "ram"][..], &["swapon", &me], &["swapoff"], &["list", "x"]] {
+    for arguments in [&["swapon", &me][..], &["swapoff"], &["list", "x"]] {
         assert_eq!(userswap(&runtime, arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
@@ -243,10 +244,17 @@ fn programs_that_are_stopped_are_told_as_such_and_hide_no_other() {
             |pid: &str| told.lines().any(|line| line.split_whitespace().next() == Some(pid));
         assert!(is_told(&running.pid()), "{told}");
         for pid in stopped.each_ref().map(Served::pid) {
-            let line = format!("userswap: process {pid} does not answer within 3 s: is it stopped");
+            let line = format!("userswap: process {pid} is stopped: continue it first");
             assert!(!is_told(&pid) && silent.contains(&line), "{told}{silent}");
         }
     }
+    let pid = stopped[0].pid();
+    for command in [&["status", &pid][..], &["set", &pid, "ram", "24M"], &["swapoff", &pid, "x"]] {
+        refused(&runtime, command, &["is stopped", &format!("kill -CONT {pid}")]);
+    }
+    assert!(Command::new("kill").args(["-CONT", &pid]).status().unwrap().success());
+    let there = printed(&runtime, &["set", &pid, "ram"]);
+    assert!(there.lines().count() == 2 && there.contains("16M"), "nothing was changed: {there}");
 }
 
 /// The binary where any user can run it, beside the directory `userswap` that root's engines have there.

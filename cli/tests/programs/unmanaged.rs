@@ -162,6 +162,37 @@ subprocess.run(['{}', 'status', str(os.getpid())], check=True)",
     assert!(first.ends_with("1 unmanaged child"), "{}", asked.printed);
 }
 
+/// A shell has no engine that could tell.
+#[test]
+fn unmanaged_children_of_a_job_without_an_engine_are_shown() {
+    let directory = directory();
+    let program = compile_with(directory.path(), "large.c", "one", &["-static"]);
+    let (program, userswap) = (program.to_str().unwrap(), env!("CARGO_BIN_EXE_userswap"));
+    let asks = format!(
+        "echo $$; {program}; {userswap} list; {userswap} status; {userswap} status $$; {program}; {userswap} list; true"
+    );
+    let mut command = Command::new(userswap);
+    command.args(["run", "--ram", "32M", "--swap", "/var/tmp", "--quiet", "--", "sh", "-c", &asks]);
+    let asked = Outcome::of(&mut command, directory.path());
+    let mut lines = asked.printed.lines().map(str::trim);
+    let root = lines.next().unwrap();
+    let ends =
+        |line: &&str| line.ends_with("unmanaged child") || line.ends_with("unmanaged children");
+    let shown: Vec<&str> = lines.filter(|line| line.contains(root)).filter(ends).collect();
+    let [first, alone, last] = shown[..] else { panic!("{}", asked.printed) };
+    assert!(first.starts_with(root) && first.ends_with(", 1 unmanaged child"), "{first}");
+    let job = format!("job {root}: 32M for ");
+    assert!(
+        alone.starts_with(&job) && alone.ends_with("; no engine, 1 unmanaged child"),
+        "{alone}"
+    );
+    assert!(last.ends_with(", 2 unmanaged children"), "{last}");
+    let without = format!(
+        "process {root} has no engine yet: its memory still fits its budget, 1 unmanaged child;"
+    );
+    assert!(asked.told.contains(&without), "{}", asked.told);
+}
+
 #[test]
 fn a_static_child_by_descriptor_and_a_shell_of_the_c_librarys_without_environment_are_named() {
     let directory = directory();

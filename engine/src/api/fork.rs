@@ -22,6 +22,9 @@ impl Engine {
 
     /// Before a fork, if locks are taken before [`Self::fork_prepare`] without which no memory is mapped: does what it begins with.
     pub fn keep_rings_to_process(&self) {
+        if !self.core().own_process.is_here() {
+            return;
+        }
         let _blocked = Blocked::new();
         self.core().threads.keep_rings_to_process();
     }

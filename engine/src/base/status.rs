@@ -78,6 +78,9 @@ pub struct JobStatus {
     pub held_pages_max: u64,
     /// Pages that members took beyond the budget, each time that they did.
     pub exceeded_pages: u64,
+    /// Programs that its processes have executed that userswap could not be in.
+    #[serde(default)]
+    pub unmanaged_children: u64,
     /// Its processes.
     pub members: Vec<MemberStatus>,
 }

@@ -50,6 +50,8 @@ enum Head {
     Crowd,
     /// Not 0 once the user has been told that there are too many members.
     Said,
+    /// Programs that members have executed unmanaged.
+    Unmanaged,
 }
 
 /// A job's ledger, mapped.
@@ -107,7 +109,9 @@ impl Ledger {
                 Some(ledger) => ledger.remove_if_unused(),
             };
             if is_free {
-                return Self::open(&path, budget_pages).map(|_| path);
+                let made = Self::open(&path, budget_pages).map(|_| path.clone());
+                // Half of one is of no use, and takes room that there may be too little of.
+                return made.inspect_err(|_| drop(std::fs::remove_file(&path)));
             }
         }
         unreachable!("one of all numbers is free")
@@ -200,6 +204,7 @@ impl Ledger {
             held_pages: living().map(|entry| u64::from(entry.standing.share)).sum(),
             held_pages_max: self.peak().into(),
             exceeded_pages: self.exceeded().into(),
+            unmanaged_children: self.unmanaged().into(),
             members: living().map(member).collect(),
         }
     }
@@ -308,6 +313,15 @@ impl Ledger {
         !self.file.has_lock(NAME..NAME + 1) && self.file.is_at(&self.path)
     }
 
+    /// A member is about to become a program, or to have a child, that userswap cannot be in.
+    pub(super) fn count_unmanaged(&self) {
+        self.head(Head::Unmanaged).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn unmanaged(&self) -> u32 {
+        self.head(Head::Unmanaged).load(Ordering::Relaxed)
+    }
+
     /// The child of a fork is about to take a row, or to end without one.
     pub(super) fn note_fork(&self) {
         self.head(Head::Forks).fetch_add(1, Ordering::AcqRel);
@@ -363,10 +377,10 @@ pub enum Swept {
     None,
 }
 
-/// The ledgers in `directory` of jobs that have members.
+/// The ledgers in `directory` of jobs that have members, or have executed what userswap could not be in.
 pub fn jobs(directory: &Path) -> Vec<Arc<Ledger>> {
     let opened = ledgers(directory).into_iter().filter_map(|(_, path)| open(&path));
-    opened.filter(|ledger| ledger.has_members()).collect()
+    opened.filter(|ledger| ledger.has_members() || ledger.unmanaged() > 0).collect()
 }
 
 /// Removes from `directory` the ledgers of jobs that have ended.

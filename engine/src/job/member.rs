@@ -351,6 +351,11 @@ impl Member {
         self.changing.release();
     }
 
+    /// The process is about to become a program, or to have a child, that userswap cannot be in.
+    pub fn count_unmanaged(&self) {
+        self.ledger.count_unmanaged();
+    }
+
     /// The process ends in order.
     pub fn leave(&self) {
         if self.row().is_some() {

@@ -48,6 +48,9 @@ impl Core {
         self.arena.hold();
         let estate = self.hand_over_devices();
         self.arena.advise(libc::MADV_DOFORK).expect("the arena is one range of ours");
+        // Last: all of this needs them.
+        self.arena.hold_foreign();
+        self.threads.hold();
         ForkTicket { estate: Some(estate) }
     }
 
@@ -65,6 +68,8 @@ impl Core {
 
     /// In the parent: takes back what [`Self::stop_for_fork`] did.
     pub(crate) fn go_on_in_parent(&self, ticket: ForkTicket) {
+        self.threads.release();
+        self.arena.release_foreign();
         drop(ticket);
         count(&self.counters.forks, 1);
         self.member().into_iter().for_each(Member::release);
@@ -78,6 +83,8 @@ impl Core {
     /// # Errors
     /// Slots had to be copied and could not be, or there is no room for a device or descriptor.
     pub(crate) fn renew(&self, ticket: ForkTicket) -> Result<(), Error> {
+        self.threads.release();
+        self.arena.release_foreign();
         let estate = ticket.estate.expect("the parent had something to hand over");
         own_stack::renew();
         sigbus::forget_readers();

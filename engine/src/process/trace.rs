@@ -165,7 +165,7 @@ impl Core {
                 return Ok(None);
             }
         };
-        self.threads.queue_fds.lock().push(number);
+        self.threads.note_fds([number]);
         self.trace.begin();
         let began_ns = clock::now_ns();
         let sampler = match (to.detail, start) {
@@ -212,7 +212,7 @@ fn record(mut recorder: Recorder, number: RawFd) {
     core.trace.stop();
     // Together, as a fork sees it: the number may be another file's as soon as it is closed.
     core.inside_gate(|| {
-        core.threads.queue_fds.lock().retain(|fd| *fd != number);
+        core.threads.forget_fd(number);
         drop(recorder);
     });
 }

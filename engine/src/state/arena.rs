@@ -97,6 +97,16 @@ impl Arena {
         self.tables.release();
     }
 
+    /// The same for the table of what is the kernel's own.
+    pub fn hold_foreign(&self) {
+        self.foreign.hold();
+    }
+
+    /// Gives back what [`Self::hold_foreign`] took.
+    pub fn release_foreign(&self) {
+        self.foreign.release();
+    }
+
     /// Whether an address lies in the arena.
     pub fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.address()) < self.bytes()

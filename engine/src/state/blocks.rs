@@ -45,7 +45,7 @@ impl Blocks {
             self.alias = Alias::new(filters).ok();
             self.impossible = self.alias.is_none();
             let descriptors = self.alias.iter().flat_map(Alias::descriptors);
-            threads.queue_fds.lock().extend(descriptors);
+            threads.note_fds(descriptors);
         }
         self.alias.as_ref().is_some_and(Alias::may_take)
     }

@@ -9,16 +9,14 @@ use crate::sys::rings;
 use crate::sys::signal::Blocked;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc;
 use userswap_policy::servers::servers;
 
 /// The threads' common state.
 pub struct Threads {
-    /// Descriptors of the threads' queues, and of a trace: a forked child has none of those threads.
-    pub queue_fds: Lock<Vec<RawFd>>,
-    /// How many of them no child has a mapping of.
-    private_fds: AtomicUsize,
+    /// What a forked child, which has none of those threads, closes.
+    inherited: Lock<Inherited>,
     /// Queues that have no threads for servers yet; a forked child has none of them.
     pub rings: Lock<Vec<mpsc::Sender<Workers>>>,
     /// Wakes the server for readahead.
@@ -30,6 +28,14 @@ pub struct Threads {
     servers_max: AtomicU8,
     /// How many of the two groups are told to end: all but the servers, and the servers.
     stopping: AtomicU8,
+}
+
+/// Descriptors of the threads' queues, of addresses that they take blocks to, and of a trace.
+#[derive(Default)]
+struct Inherited {
+    fds: Vec<RawFd>,
+    /// No child has a mapping of any.
+    are_private: bool,
 }
 
 /// Which threads are told to end.
@@ -46,8 +52,7 @@ impl Threads {
         let servers = servers(process::usable_cpus());
         let helpers = (1..servers).map(|_| Helper::new());
         Ok(Self {
-            queue_fds: Lock::new(Vec::new()),
-            private_fds: AtomicUsize::new(0),
+            inherited: Lock::new(Inherited::default()),
             rings: Lock::new(Vec::new()),
             server_wanted: Event::new()?,
             helpers: helpers.collect::<io::Result<_>>()?,
@@ -58,26 +63,48 @@ impl Threads {
     }
 
     /// Before a fork: a child would keep the rings by their mappings, and with them the devices that are registered there, whose
-    /// space would be taken for as long as it runs. Looked for once: after that, rings that are new are few. Allocates nothing;
-    /// where /proc or the kernel does not tell them apart, children have them.
+    /// space would be taken for as long as it runs. Looked for where there are new ones. Allocates nothing; where the kernel does
+    /// not tell them apart, children have them.
     pub fn keep_rings_to_process(&self) {
-        let fds = self.queue_fds.lock();
-        if self.private_fds.swap(fds.len(), Ordering::Relaxed) == fds.len() || fds.is_empty() {
-            return;
+        let mut inherited = self.inherited.lock();
+        if !inherited.are_private && !inherited.fds.is_empty() {
+            let others = self.server_wanted.as_raw_fd();
+            inherited.are_private = rings::keep_to_process(&inherited.fds, others);
         }
-        let others = self.server_wanted.as_raw_fd();
-        rings::keep_to_process(&fds, others);
+    }
+
+    /// Across a fork: no other thread has what a child needs.
+    pub fn hold(&self) {
+        self.inherited.hold();
+        self.rings.hold();
+    }
+
+    /// After [`Self::hold`], on both sides.
+    pub fn release(&self) {
+        self.rings.release();
+        self.inherited.release();
     }
 
     /// In a forked child: it has none of them.
     pub fn take_inherited(&self) -> Vec<RawFd> {
-        self.private_fds.store(0, Ordering::Relaxed);
-        std::mem::take(&mut self.queue_fds.lock())
+        std::mem::take(&mut *self.inherited.lock()).fds
+    }
+
+    /// Takes note of descriptors that a forked child closes.
+    pub fn note_fds(&self, fds: impl IntoIterator<Item = RawFd>) {
+        let mut inherited = self.inherited.lock();
+        inherited.fds.extend(fds);
+        inherited.are_private = false;
+    }
+
+    /// One of them is closed.
+    pub fn forget_fd(&self, closed: RawFd) {
+        self.inherited.lock().fds.retain(|fd| *fd != closed);
     }
 
     /// Takes note of a queue that a thread of the engine's will have.
     pub fn note_queue(&self, queue: &mut Queue) {
-        self.queue_fds.lock().push(queue.as_raw_fd());
+        self.note_fds([queue.as_raw_fd()]);
         self.rings.lock().extend(queue.for_talkers());
     }
 
@@ -177,7 +204,7 @@ impl Core {
     /// Those that were told to pause have ended, and others may begin.
     pub(crate) fn resume(&self) {
         // Their queues are closed, and the numbers may be the program's by now.
-        self.threads.queue_fds.lock().clear();
+        drop(self.threads.take_inherited());
         self.threads.rings.lock().clear();
         self.threads.stopping.store(NONE, Ordering::Release);
     }

@@ -4,6 +4,7 @@
 //! nothing has to wait for memory in order to free some. How far that can go is a part of the budget.
 use crate::base::counters::count;
 use crate::base::index::Slot;
+use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::state::node::{Node, NodeState};
 use std::sync::atomic::Ordering;
@@ -50,6 +51,8 @@ impl Core {
             count(&self.counters.zswpout, pages.into());
             let counted = self.counters.zswpout.load(Ordering::Relaxed);
             self.demotion.tell(counted, pages.into());
+        } else if self.devices.list().any(Device::is_compressed) {
+            count(&self.counters.zswp_rejected, pages.into());
         }
     }
 

@@ -57,6 +57,9 @@ fn pages_that_are_not_used_make_room_for_those_that_are() {
             region.page_out(0..region.len()).unwrap();
             let there = stored(&engine, "zram").pages;
             assert!(there > 500, "{way:?} {swap:?}: hot ones are there in their place: {there}");
+            let counters = engine.counters();
+            let past = counters.pswpout - counters.zswpout - counters.zswpwb;
+            assert!(past > 500 && counters.zswp_rejected == past, "{way:?} {swap:?}: {counters:?}");
             cold.check_all(1);
             hot.check_all(stamp);
             assert_nothing_lost(&engine);

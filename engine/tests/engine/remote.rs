@@ -273,6 +273,7 @@ fn what_cannot_be_used_is_refused_with_the_way_out() {
     let server = Redis::start(&[]);
     let locked = Redis::start(&["--requirepass", "open sesame"]);
     let evicting = Redis::start(&["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"]);
+    let unlimited = Redis::start(&["--maxmemory-policy", "volatile-lru"]);
     let replica = Redis::start(&["--replicaof", "127.0.0.1 1"]);
     let nobody = format!("redis://127.0.0.1:{}/a", {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -281,6 +282,7 @@ fn what_cannot_be_used_is_refused_with_the_way_out() {
     for (spec, named, remedy) in [
         (locked.spec("a"), "password", "USERSWAP_REDIS_PASSWORD"),
         (evicting.spec("a"), "allkeys-lru", "noeviction"),
+        (unlimited.spec("a"), "volatile-lru", "noeviction"),
         (replica.spec("a"), "replica", "master"),
         (nobody.clone(), "refused", "HOST:PORT"),
         ("redis://10.255.255.1/a".to_owned(), "10.255.255.1", "--encrypt"),

@@ -111,6 +111,10 @@ next_functions! {
     fn fork() -> libc::pid_t;
     /// Forks without handlers.
     fn _Fork() -> libc::pid_t;
+    /// Forks with handlers, and gives the child a terminal.
+    fn forkpty(
+        terminal: *mut c_int, name: *mut c_char, settings: *const libc::termios, size: *const libc::winsize
+    ) -> libc::pid_t;
     /// pthread_atfork, for the library that is named or for good.
     fn __register_atfork(prepare: AtFork, parent: AtFork, child: AtFork, library: usize) -> c_int;
     fn dup2(from: c_int, to: c_int) -> c_int;

@@ -82,6 +82,10 @@ fn hold_whole(request: *mut aiocb) -> (Held, bool) {
 
 /// Before the C library gets a request; its number.
 fn keep(request: *mut aiocb) -> u64 {
+    // One that has ended, of which the program did not ask: its pins go before the new ones come.
+    let blocked = Blocked::new();
+    let before = REQUESTS.lock().known.remove(&request.addr());
+    drop((before, blocked));
     let (mut held, mut is_kept) = hold_whole(request);
     if !is_kept {
         drop(held);

@@ -165,17 +165,33 @@ impl Held {
         if self.first[0].is_none() {
             IN_CALLS.set(IN_CALLS.get() + u32::from(!self.is_counted));
             self.is_counted = true;
-            // A stack of the program's own making: this library calls the kernel from it as well.
-            let (here, room) = ((&raw const self).addr(), self.room);
-            let below = Span { address: here - STACK_BYTES, bytes: STACK_BYTES };
-            let both = Span { bytes: 2 * STACK_BYTES, ..below };
-            // One of them may be the guard of this stack or of its neighbour.
-            let _ =
-                self.keep(both) || self.keep(below) || self.keep(Span { address: here, ..below });
+            let room = self.room;
+            self.keep_stack();
             self.room = room;
         }
         self.add_whole(Span { bytes: span.bytes.min(self.room), ..span });
         raw::set_errno(errno);
+    }
+
+    /// A stack of the program's own making: this library calls the kernel from it as well.
+    fn keep_stack(&mut self) {
+        let here = (&raw const self).addr();
+        let Some(process) = process::current().filter(|_| process::is_managed(here)) else {
+            return;
+        };
+        let _blocked = Blocked::new();
+        // What is mapped beside it may go at any moment.
+        let mapped = process.arena.region_of(process.arena.page_of(here));
+        let Some(Span { address, bytes }) = mapped.map(|range| process.span_of(range)) else {
+            return;
+        };
+        let start = address.max(here - STACK_BYTES);
+        let end = (address + bytes).min(here + STACK_BYTES);
+        let below = Span { address: start, bytes: here - start };
+        let above = Span { address: here, bytes: end - here };
+        let both = Span { bytes: end - start, ..below };
+        // One of them may be the guard of this stack or of its neighbour.
+        let _ = self.keep(both) || self.keep(below) || self.keep(above);
     }
 
     /// Whether pins had no room for some of it, which may leave again.

@@ -9,7 +9,14 @@ use userswap::internals::PageRange;
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 
-static KEPT: Lock<Vec<PageRange>> = Lock::new(Vec::new());
+/// The program's, and the pages that it is in.
+#[derive(Clone, Copy)]
+struct Kept {
+    bytes: Span,
+    pages: PageRange,
+}
+
+static KEPT: Lock<Vec<Kept>> = Lock::new(Vec::new());
 
 /// Before fork: no other thread has the list then.
 pub fn hold() {
@@ -21,20 +28,43 @@ pub fn release() {
     KEPT.release();
 }
 
-/// The stacks that have been kept, each with a pin as far as there was room; with signals blocked.
+/// In the child of a fork: of its parent's threads it has the one that asks, which is on a stack and has a signal stack.
+pub fn renew(process: &Process, signal_stack: Span) {
+    let here = 0u8;
+    // SAFETY: has no conditions.
+    let thread = unsafe { libc::pthread_self() } as usize;
+    let own = [Span::of(&raw const here, 1), Span { address: thread, bytes: 1 }, signal_stack];
+    let own =
+        own.map(|span| process.within_arena(span).map(|inside| process.pages_between(inside)));
+    let is_own = |kept: &Kept| own.iter().flatten().any(|pages| overlaps(kept.pages, *pages));
+    KEPT.lock().retain(is_own);
+}
+
+/// The pages that have been kept, each with a pin for each time; with signals blocked.
 pub fn all() -> Vec<PageRange> {
-    KEPT.lock().clone()
+    KEPT.lock().iter().map(|kept| kept.pages).collect()
 }
 
 /// Before the engine has the arena: stacks in it, and words that tell the ends of threads, which must not leave. A stack that is
 /// missing cannot take the signal that would bring it in.
 pub fn kept(process: &Process) -> Vec<PageRange> {
-    let mut stacks = KEPT.lock();
-    // The program may have given the memory back since, or protected the lower end. The newest come first, as the most
-    // likely to be in use.
-    *stacks = stacks.iter().rev().filter_map(|range| held::readable_end(process, *range)).collect();
-    stacks.iter().for_each(|range| held::fill(process.span_of(*range)));
-    stacks.clone()
+    let mut list = KEPT.lock();
+    // The program may have protected the lower end since. The newest come first, as the most likely to be in use.
+    let readable = |kept: &Kept| {
+        held::readable_end(process, kept.pages).map(|pages| Kept { pages, bytes: kept.bytes })
+    };
+    *list = list.iter().rev().filter_map(readable).collect();
+    let pages: Vec<PageRange> = list.iter().map(|kept| kept.pages).collect();
+    pages.iter().for_each(|range| held::fill(process.span_of(*range)));
+    pages
+}
+
+/// There was no room for a pin of one: it has none that could be taken off.
+pub fn forget_unpinned(pages: PageRange) {
+    let mut list = KEPT.lock();
+    if let Some(index) = list.iter().position(|kept| kept.pages == pages) {
+        list.swap_remove(index);
+    }
 }
 
 /// What that was kept before is not wanted any more.
@@ -44,57 +74,56 @@ pub enum Replaced {
     Same,
     /// All within them.
     Within,
-    /// All that is on this memory, which a thread has for itself.
+    /// All that is on this memory, which a thread has for itself; a neighbour may be on a page of it.
     Overlapping(Span),
 }
 
 impl Replaced {
-    fn has(self, process: &Process, range: PageRange, before: &PageRange) -> bool {
-        let is_in = |range: PageRange| range.first <= before.first && before.end() <= range.end();
+    fn has(self, pages: PageRange, before: &Kept) -> bool {
+        let end = |span: Span| span.address.saturating_add(span.bytes);
         match self {
-            Self::Same => range == *before,
-            Self::Within => is_in(range),
-            Self::Overlapping(span) => process
-                .within_arena(span)
-                .map(|inside| process.pages_between(inside))
-                .is_some_and(|all| before.first < all.end() && all.first < before.end()),
+            Self::Same => pages == before.pages,
+            Self::Within => pages.first <= before.pages.first && before.pages.end() <= pages.end(),
+            Self::Overlapping(span) => {
+                before.bytes.address < end(span) && span.address < end(before.bytes)
+            }
         }
     }
 }
 
 /// Remembers, and under the engine pins, what must not leave.
-pub fn keep(span: Span, replaced: Replaced) {
+pub fn keep(bytes: Span, replaced: Replaced) {
     let Some(process) = process::current() else { return };
-    let Some(inside) = process.within_arena(span) else { return };
+    let Some(inside) = process.within_arena(bytes) else { return };
     let _blocked = Blocked::new();
     // An engine that is about to start finds it in the list, or has pinned what was there and is here.
     let phase = process.phase();
-    let Some(range) = held::readable_end(process, process.pages_between(inside)) else { return };
+    let Some(pages) = held::readable_end(process, process.pages_between(inside)) else { return };
     // Before others there lose theirs: of one page two threads may have words.
     if let Phase::Engaged(engine) = &phase
-        && engine.core().pin_range(range).is_err()
+        && engine.core().pin_range(pages).is_err()
     {
         // One that cannot stay is brought in by luck only, and no caller could be told.
         return;
     }
-    let mut kept = KEPT.lock();
-    let is_replaced = |other: &mut PageRange| replaced.has(process, range, other);
-    let before: Vec<PageRange> = kept.extract_if(.., is_replaced).collect();
-    kept.push(range);
+    let mut list = KEPT.lock();
+    let before: Vec<Kept> = list.extract_if(.., |other| replaced.has(pages, other)).collect();
+    list.push(Kept { bytes, pages });
     if let Phase::Engaged(engine) = &phase {
         // Before the list is another's: one that goes with its memory has no pin to lose.
-        before.iter().for_each(|other| engine.core().unpin_range(*other));
+        before.iter().for_each(|other| engine.core().unpin_range(other.pages));
     }
 }
 
 /// Before a range loses its content, and its pins with that: what was kept there is not kept any more. Signals are blocked.
 pub fn forget(range: PageRange) {
-    let mut kept = KEPT.lock();
-    if !kept.iter().any(|other| overlaps(*other, range)) {
+    let mut list = KEPT.lock();
+    if !list.iter().any(|kept| overlaps(kept.pages, range)) {
         return;
     }
-    let parts: Vec<PageRange> = kept.drain(..).flat_map(|other| without(other, range)).collect();
-    *kept = parts;
+    let left = |kept: Kept| without(kept.pages, range).map(move |pages| Kept { pages, ..kept });
+    let parts: Vec<Kept> = list.drain(..).flat_map(left).collect();
+    *list = parts;
 }
 
 fn overlaps(one: PageRange, other: PageRange) -> bool {

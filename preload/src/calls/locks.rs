@@ -210,7 +210,7 @@ macro_rules! tries {
 tries!(pthread_mutex_trylock pthread_rwlock_tryrdlock pthread_rwlock_trywrlock mtx_trylock sem_trywait);
 
 macro_rules! entries {
-    ($($act:ident { $($name:ident $(by $try:ident)?),+ $(,)? })+) => {
+    ($($act:ident { $($name:ident $count:literal $(by $try:ident)?),+ $(,)? })+) => {
         mod next {
             use super::Next;
             $($(
@@ -228,34 +228,43 @@ macro_rules! entries {
             $($(
                 #[unsafe(no_mangle)]
                 pub unsafe extern "C-unwind" fn $name(a: usize, b: usize, c: usize, d: usize) -> usize {
-                    $act(&next::$name, $(&tries::$try,)? &[a, b, c, d, 0, 0])
+                    $act(&next::$name, $(&tries::$try,)? &first($count, [a, b, c, d]))
                 }
             )+)+
         }
     };
 }
 
+/// As many as the function has: what is in the registers of others is the program's own.
+#[inline]
+fn first(count: usize, given: [usize; 4]) -> Arguments {
+    let mut arguments = [0; 6];
+    arguments[..count].copy_from_slice(&given[..count]);
+    arguments
+}
+
 entries! {
     lock {
-        pthread_mutex_lock by pthread_mutex_trylock,
-        pthread_mutex_timedlock by pthread_mutex_trylock,
-        pthread_mutex_clocklock by pthread_mutex_trylock,
+        pthread_mutex_lock 1 by pthread_mutex_trylock,
+        pthread_mutex_timedlock 2 by pthread_mutex_trylock,
+        pthread_mutex_clocklock 3 by pthread_mutex_trylock,
     }
-    try_to_lock { pthread_mutex_trylock }
-    unlock { pthread_mutex_unlock }
+    try_to_lock { pthread_mutex_trylock 1 }
+    unlock { pthread_mutex_unlock 1 }
     wait_with_mutex {
-        pthread_cond_wait, pthread_cond_timedwait, pthread_cond_clockwait, cnd_wait, cnd_timedwait,
+        pthread_cond_wait 2, pthread_cond_timedwait 3, pthread_cond_clockwait 4, cnd_wait 2, cnd_timedwait 3,
     }
     try_first {
-        pthread_rwlock_rdlock by pthread_rwlock_tryrdlock,
-        pthread_rwlock_wrlock by pthread_rwlock_trywrlock,
-        mtx_lock by mtx_trylock,
+        pthread_rwlock_rdlock 1 by pthread_rwlock_tryrdlock,
+        pthread_rwlock_wrlock 1 by pthread_rwlock_trywrlock,
+        mtx_lock 1 by mtx_trylock,
     }
-    take { sem_wait by sem_trywait }
-    once { pthread_once, call_once }
+    take { sem_wait 1 by sem_trywait }
+    once { pthread_once 2, call_once 2 }
     // Those with a time refuse one that is none, also where they would not wait.
     wait {
-        pthread_barrier_wait, pthread_rwlock_timedrdlock, pthread_rwlock_timedwrlock,
-        pthread_rwlock_clockrdlock, pthread_rwlock_clockwrlock, sem_timedwait, sem_clockwait, mtx_timedlock,
+        pthread_barrier_wait 1, pthread_rwlock_timedrdlock 2, pthread_rwlock_timedwrlock 2,
+        pthread_rwlock_clockrdlock 3, pthread_rwlock_clockwrlock 3, sem_timedwait 2, sem_clockwait 3,
+        mtx_timedlock 2,
     }
 }

@@ -88,6 +88,12 @@ pub fn renew() {
     STACKS_IN_USE.lock().retain(|(_, thread)| *thread == own);
 }
 
+/// This thread's, as the kernel knows it.
+pub fn present() -> Span {
+    let stack = given_stacks::present();
+    Span::of(stack.ss_sp, stack.ss_size)
+}
+
 /// sigaltstack, caught. The handler may be on the stack that is to be replaced: the call is made from another.
 pub fn change_stack(context: &mut Context, arguments: &Arguments) -> usize {
     let [new, old, ..] = *arguments;

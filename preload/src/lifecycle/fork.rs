@@ -16,6 +16,7 @@ use crate::memory::{
 };
 use crate::state::own_threads;
 use crate::state::process::{self, GlibcHeap, Process};
+use libc::{c_char, c_int};
 use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PageIndex, PageRange};
@@ -75,6 +76,7 @@ unsafe extern "C" fn prepare() {
     let mut pinned = libc_memory::pin(process);
     pinned.extend(forks::pin_signal_stack(process));
     libc_memory::hold();
+    locking::hold_changes();
     kept_stacks::hold();
     signal_stacks::hold();
     timers::hold();
@@ -177,6 +179,7 @@ unsafe extern "C" fn in_child() {
     release(process);
     exact::renew();
     signal_stacks::renew();
+    kept_stacks::renew(process, signal_stacks::present());
     timers::renew();
     forget_pins(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
@@ -204,6 +207,7 @@ fn release(process: &Process) {
     timers::release();
     signal_stacks::release();
     kept_stacks::release();
+    locking::release_changes();
     process.gathered.release();
     segments::ATTACHED.release();
     process.native.release();
@@ -222,6 +226,61 @@ fn release(process: &Process) {
 pub unsafe extern "C" fn fork() -> libc::pid_t {
     process::current().into_iter().for_each(engagement::engage_if_gathered);
     next::fork()
+}
+
+/// The same, as the C library's own would not come by here; and its parent ends as by `_exit`, with its statistics written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daemon(keeps_directory: c_int, keeps_streams: c_int) -> c_int {
+    // SAFETY: has no conditions.
+    match unsafe { libc::fork() } {
+        0 => {}
+        // SAFETY: as above.
+        child => unsafe { if child < 0 { return -1 } else { libc::_exit(0) } },
+    }
+    // SAFETY: as above.
+    if unsafe { libc::setsid() } < 0 {
+        return -1;
+    }
+    if keeps_directory == 0 {
+        // As in the C library, a failure is none.
+        // SAFETY: a C string.
+        unsafe { libc::chdir(c"/".as_ptr()) };
+    }
+    if keeps_streams == 0 { streams_to_null() } else { 0 }
+}
+
+/// The first three descriptors become /dev/null's.
+fn streams_to_null() -> c_int {
+    // SAFETY: a C string.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+    if null < 0 {
+        return -1;
+    }
+    for stream in 0..=libc::STDERR_FILENO {
+        // SAFETY: a descriptor that was just opened.
+        unsafe { libc::dup2(null, stream) };
+    }
+    if null > libc::STDERR_FILENO {
+        // SAFETY: as above; nobody knows of it.
+        unsafe { libc::close(null) };
+    }
+    0
+}
+
+/// As fork; the kernel reads what the program passes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forkpty(
+    terminal: *mut c_int,
+    name: *mut c_char,
+    settings: *const libc::termios,
+    size: *const libc::winsize,
+) -> libc::pid_t {
+    process::current().into_iter().for_each(engagement::engage_if_gathered);
+    // SAFETY: null, or the program's.
+    let (settings, size) = unsafe { (settings.as_ref().copied(), size.as_ref().copied()) };
+    let settings = settings.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let size = size.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    next::forkpty(terminal, name, settings, size)
 }
 
 /// Runs no handlers but ours.

@@ -3,7 +3,7 @@
 //! Advice that changes contents, or where they are, goes to the engine once it is there; how a range will
 //! be used is kept in the arena, for readahead. Advice that would only give parts of the arena flags of
 //! their own is accepted and not passed on: it must stay one registered area.
-use super::ranges;
+use super::{locking, ranges};
 use crate::abi::raw::{self, Errno, Span};
 use crate::calls::held::Held;
 use crate::state::areas::{self, Area, Memory};
@@ -93,6 +93,10 @@ fn drop_content(process: &Process, range: PageRange, area: Area, advice: i32) ->
     let phase = process.phase();
     match phase {
         Phase::Native(_) => raw::advise(process.span_of(range), advice).map(|_| ()),
+        Phase::Engaged(_) if area.is_locked() => {
+            locking::empty(process, &phase, range);
+            Ok(())
+        }
         Phase::Engaged(_) => {
             ranges::forget(process, &phase, range);
             Ok(())

@@ -165,13 +165,18 @@ pub fn take_over(process: &Process, engine: Prepared) {
     lending::prepare(engine.core());
     // What there must be room for comes first.
     let mut kept = [libc_memory::kept(process), kept_stacks::kept(process)].concat();
-    let unnoted = kept.len();
+    let unnoted = kept.clone();
     kept.extend(notes.iter().map(|(_, range)| *range).chain(locked.iter().copied()));
     let can_fill = |range| held::readable_pages(process, process.span_of(range)).is_some();
     own_stack::provide();
     let engaged = engine.engage(&kept, can_fill);
     let (engine, left_out) = engaged.unwrap_or_else(|error| give_up(&error));
-    let mut left_out = left_out.into_iter().skip(unnoted);
+    let mut left_out = left_out.into_iter();
+    for (range, but) in unnoted.into_iter().zip(left_out.by_ref()) {
+        if but.is_none() {
+            kept_stacks::forget_unpinned(range);
+        }
+    }
     for ((note, range), but) in notes.into_iter().zip(left_out.by_ref()) {
         if but.is_some() {
             in_flight::hand_over(&engine, note, range);

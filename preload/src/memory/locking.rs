@@ -3,13 +3,28 @@
 //! Locks do not nest and pins do, so the table of areas says which memory is locked. At engagement the
 //! kernel's locks on the arena are undone and become pins: pages can move only between mappings that are
 //! locked alike. `mlockall` before the engagement locks what is outside the arena; afterwards it is refused.
+use super::ranges;
 use crate::abi::raw::{self, Errno, Span};
 use crate::state::areas::{self, Area};
 use crate::state::process::{self, Phase, Process, Request};
 use libc::{EINVAL, ENOMEM, c_long};
 use userswap::Engine;
+use userswap::internals::lock::Lock;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PAGE_BYTES, PageIndex, PageRange};
+
+/// What the table says of locks and the pins that they have change together. Taken with the phase held.
+static CHANGING: Lock<()> = Lock::new(());
+
+/// Before fork: no other thread is in between.
+pub fn hold_changes() {
+    CHANGING.hold();
+}
+
+/// After fork, on both sides.
+pub fn release_changes() {
+    CHANGING.release();
+}
 
 /// mlock and mlock2.
 ///
@@ -27,17 +42,18 @@ pub fn lock(call: c_long, span: Span, flags: i32) -> Result<usize, Errno> {
     if !areas::is_covered(range, &parts) {
         return Err(ENOMEM);
     }
-    lock_parts(process, &phase, parts, |part| raw::lock(call, process.span_of(part), flags))
+    lock_parts(process, &phase, range, |part| raw::lock(call, process.span_of(part), flags))
 }
 
 /// Locks each as it can be; `natively` has the kernel do it.
 fn lock_parts(
     process: &Process,
     phase: &Phase<'_>,
-    parts: Vec<(PageRange, Area)>,
+    range: PageRange,
     natively: impl Fn(PageRange) -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    for (part, area) in parts {
+    let _changing = CHANGING.lock();
+    for (part, area) in process.areas_within(range) {
         match (phase, area) {
             (_, Area::Foreign) | (Phase::Native(_), _) => drop(natively(part)?),
             (Phase::Engaged(_), _) if area.is_locked() => {}
@@ -54,11 +70,12 @@ fn lock_parts(
 /// As [`lock`].
 pub fn lock_too(process: &Process, phase: &Phase<'_>, range: PageRange) -> Result<usize, Errno> {
     let natively = |part| raw::lock(libc::SYS_mlock, process.span_of(part), 0);
-    lock_parts(process, phase, process.areas_within(range), natively)
+    lock_parts(process, phase, range, natively)
 }
 
 /// Locks what has moved, and was locked a moment ago: there is room for it. False if the kernel refuses it all the same.
 pub fn lock_again(process: &Process, phase: &Phase<'_>, range: PageRange) -> bool {
+    let _changing = CHANGING.lock();
     match phase {
         Phase::Engaged(engine) => engine.core().pin_beyond(range),
         Phase::Native(_) => {
@@ -102,10 +119,24 @@ pub fn unlock(span: Span) -> Result<usize, Errno> {
 
 /// Undoes all locks in a range, in the table too.
 pub fn release(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    let _changing = CHANGING.lock();
     for (part, area) in process.areas_within(range) {
         if area.is_locked() {
             unlock_part(process, phase, part);
             unmark(process, part);
+        }
+    }
+}
+
+/// Drops the content of memory that is locked, under the engine: it stays locked (MADV_DONTNEED_LOCKED).
+pub fn empty(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    let _changing = CHANGING.lock();
+    ranges::forget(process, phase, range);
+    for (part, area) in process.areas_within(range).into_iter().filter(|(_, area)| area.is_locked())
+    {
+        match phase {
+            Phase::Engaged(engine) if area.is_readable() => engine.core().pin_beyond(part),
+            _ => unmark(process, part),
         }
     }
 }
@@ -123,7 +154,7 @@ pub fn forget(process: &Process) {
 }
 
 /// Undoes the lock of a part that is locked; that the part is marked as such is left to the caller.
-pub fn unlock_part(process: &Process, phase: &Phase<'_>, range: PageRange) {
+fn unlock_part(process: &Process, phase: &Phase<'_>, range: PageRange) {
     match phase {
         Phase::Native(_) => {
             raw::lock(libc::SYS_munlock, process.span_of(range), 0).expect("the arena is ours");
@@ -161,10 +192,7 @@ pub fn unlock_all() -> Result<usize, Errno> {
     let _blocked = Blocked::new();
     let phase = process.phase();
     let locked = process.areas.lock().select(Area::is_locked);
-    for range in locked {
-        unlock_part(process, &phase, range);
-        unmark(process, range);
-    }
+    locked.into_iter().for_each(|range| release(process, &phase, range));
     let outcome = raw::unlock_all();
     if let Phase::Engaged(engine) = &phase {
         engine.core().devices.lock_key();

@@ -195,7 +195,7 @@ pub fn take_back(process: &Process, phase: &Phase<'_>, range: PageRange) -> Resu
 /// accessible, because the kernel has no mapping left to split it off.
 fn close(process: &Process, phase: &Phase<'_>, range: PageRange, memory: Memory) -> bool {
     if memory.locked {
-        locking::unlock_part(process, phase, range);
+        locking::release(process, phase, range);
     }
     forget(process, phase, range);
     let is_closed = protect_anew(process.span_of(range), PROT_NONE, memory.keyed).is_ok();

@@ -73,9 +73,8 @@ impl Claim {
 
     /// Undoes the program's locks.
     fn unlock(&self, process: &Process, phase: &Phase<'_>) {
-        for (part, memory) in self.memory().filter(|(_, memory)| memory.locked) {
-            locking::unlock_part(process, phase, part);
-            process.areas.lock().set(part, Area::Memory(Memory { locked: false, ..memory }));
+        for (part, _) in self.memory().filter(|(_, memory)| memory.locked) {
+            locking::release(process, phase, part);
         }
     }
 
@@ -208,6 +207,7 @@ pub fn with_foreign(
     place: impl FnOnce() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
     let _alone = process.alone(phase);
+    kept_stacks::forget(claim.range);
     if let Phase::Engaged(engine) = phase {
         claim.unlock(process, phase);
         release(process, engine, claim);
@@ -235,7 +235,6 @@ pub fn with_foreign(
 fn release(process: &Process, engine: &Engine, claim: &Claim) {
     for part in process.arena.plain_within(claim.range) {
         let Span { address, bytes } = process.span_of(part);
-        kept_stacks::forget(part);
         // Most of it while pages still move.
         engine.core().drop_range(part);
         if let Err(error) = engine.core().uffd.unregister(address, bytes) {

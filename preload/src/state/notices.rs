@@ -2,6 +2,7 @@
 //!
 //! Nothing here allocates: a child of vfork tells of the program that it is about to become.
 use crate::abi::raw;
+use crate::state::process;
 use std::fmt::{self, Write as _};
 use std::sync::OnceLock;
 use userswap::internals::Options;
@@ -34,6 +35,8 @@ pub fn count_child() {
     if let Some(told) = Told::ours() {
         told.count_child();
     }
+    let member = process::current().and_then(|process| process.member.as_ref());
+    member.into_iter().for_each(|member| member.count_unmanaged());
 }
 
 /// Says a line, unless the job has said one about `subject` in this `matter`.

@@ -298,7 +298,9 @@ fn check(information: &Information) -> Result<(), String> {
     if information.is_replica {
         return Err("is a replica, which takes no writes: name its master".to_owned());
     }
-    if information.memory_max > 0 && information.policy != "noeviction" {
+    // Without a limit it would from the moment on that it is given one. Who names no policy is believed until then.
+    let may_evict = information.memory_max > 0 || !information.policy.is_empty();
+    if may_evict && information.policy != "noeviction" {
         return Err(format!(
             "throws data away when it is full (maxmemory-policy {}): have it run with maxmemory-policy noeviction",
             information.policy
