@@ -1,15 +1,17 @@
-/* A stack of the program's own making is used again after the memory has been given back, emptied, mapped over or moved: its upper
- * end, where the C library has the thread's data, stays in RAM each time. */
+/* A stack of the program's own making is used again after the memory has been given back, emptied, mapped over or moved, beside
+ * another that shares a page with it, and after there were more than may be kept: its upper end, where the C library has the
+ * thread's data, stays in RAM each time. */
 #define _GNU_SOURCE
 #include "must.h"
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum { PAGE = 4096, BYTES = 64 << 20, STACK = 256 << 10, KEPT = 2, ROUNDS = 3 };
+enum { PAGE = 4096, BYTES = 64 << 20, STACK = 256 << 10, KEPT = 2, ROUNDS = 3, MANY = 240, SMALL = 64 << 10 };
 
-static int state;
+static int state, pipes[2];
 
 static char *map(char *at, size_t bytes, int flags) {
     char *memory = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
@@ -26,19 +28,72 @@ static void *stay(void *argument) {
     return argument;
 }
 
-static void use(char *stack) {
+static pthread_t start(char *stack, size_t bytes, void *(*function)(void *)) {
     pthread_attr_t attributes;
     pthread_t thread;
-    MUST(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, STACK) == 0);
-    MUST(pthread_create(&thread, &attributes, stay, 0) == 0);
+    MUST(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, bytes) == 0);
+    MUST(pthread_create(&thread, &attributes, function, 0) == 0);
+    return thread;
+}
+
+static pthread_t begin(char *stack, size_t bytes) {
+    __atomic_store_n(&state, 0, __ATOMIC_SEQ_CST);
+    pthread_t thread = start(stack, bytes, stay);
     while (__atomic_load_n(&state, __ATOMIC_SEQ_CST) == 0) sched_yield();
+    return thread;
+}
+
+static void check(char *stack, size_t bytes) {
     unsigned char present[KEPT];
-    char *end = stack + STACK - KEPT * PAGE;
+    char *end = (char *)((long)(stack + bytes + PAGE - 1) & -PAGE) - KEPT * PAGE;
     MUST(madvise(end, KEPT * PAGE, MADV_PAGEOUT) == 0 && mincore(end, KEPT * PAGE, present) == 0);
     for (int page = 0; page < KEPT; page++) MUST(present[page] & 1);
+}
+
+static void end(pthread_t thread) {
     __atomic_store_n(&state, 2, __ATOMIC_SEQ_CST);
     MUST(pthread_join(thread, 0) == 0);
-    __atomic_store_n(&state, 0, __ATOMIC_SEQ_CST);
+}
+
+static void use(char *stack) {
+    pthread_t thread = begin(stack, STACK);
+    check(stack, STACK);
+    end(thread);
+}
+
+/* The second begins in the page in which the first ends. */
+static void use_neighbours(void) {
+    size_t bytes = STACK + PAGE / 2;
+    char *both = map(0, 2 * bytes, 0);
+    pthread_t first = begin(both, bytes), second = begin(both + bytes, bytes);
+    check(both, bytes);
+    check(both + bytes, bytes);
+    end(first);
+    end(second);
+    MUST(munmap(both, 2 * bytes) == 0);
+}
+
+static void *wait_for_end(void *argument) {
+    char byte;
+    MUST(read(pipes[0], &byte, 1) == 0);
+    return argument;
+}
+
+/* More than may be kept while the engine starts. */
+static void use_many(char *memory, void (*outgrow)(char *)) {
+    static pthread_t threads[MANY];
+    static char *stacks[MANY];
+    MUST(pipe(pipes) == 0);
+    for (int i = 0; i < MANY; i++) threads[i] = start(stacks[i] = map(0, SMALL, 0), SMALL, wait_for_end);
+    outgrow(memory);
+    MUST(close(pipes[1]) == 0);
+    for (int i = 0; i < MANY; i++) MUST(pthread_join(threads[i], 0) == 0);
+    for (int i = MANY / 4; i < MANY; i++) MUST(munmap(stacks[i], SMALL) == 0);
+    for (int i = 0; i < MANY / 4; i++) {
+        pthread_t thread = begin(stacks[i], SMALL);
+        check(stacks[i], SMALL);
+        end(thread);
+    }
 }
 
 static void leave(char *memory) {
@@ -47,10 +102,9 @@ static void leave(char *memory) {
 }
 
 int main(void) {
-    char *stack = map(0, STACK, 0);
+    char *stack = map(0, STACK, 0), *memory = map(0, BYTES, 0);
     use(stack);
-    char *memory = map(0, BYTES, 0);
-    leave(memory);
+    use_many(memory, leave);
     for (int round = 0; round < ROUNDS; round++) {
         use(stack);
         use(stack);
@@ -64,6 +118,7 @@ int main(void) {
         use(stack);
         MUST(mremap(stack, STACK, STACK, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 0) != MAP_FAILED);
         use(stack);
+        use_neighbours();
         leave(memory);
     }
     puts("exact");

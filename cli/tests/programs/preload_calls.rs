@@ -126,6 +126,26 @@ fn a_stack_of_the_programs_own_making_is_kept_each_time_that_it_is_used_again() 
 }
 
 #[test]
+fn only_what_a_call_is_about_is_pinned_and_what_is_locked_stays_so() {
+    everywhere("16M", "pins.c", |_| Vec::new());
+}
+
+#[test]
+fn a_daemon_has_its_memory_and_a_terminal_its_size_and_both_processes_end_in_order() {
+    everywhere("16M", "daemons.c", |_| Vec::new());
+    let directory = directory();
+    let program = compile(directory.path(), "daemons.c");
+    let stats = directory.path().join("%p.json");
+    let mut managed = Command::new(env!("CARGO_BIN_EXE_userswap"));
+    managed.args(["run", "--ram", "32M", "--swap", "/var/tmp", "--stats"]).arg(stats).arg("--");
+    assert_eq!(succeed(managed.arg(program)), "exact\n");
+    let files = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|file| file.extension().is_some_and(|end| end == "json"));
+    // Also that of the terminal.
+    assert_eq!(files.count(), 3, "each process tells how it was");
+}
+
+#[test]
 fn signal_stacks_may_be_small_or_shared_by_all_threads() {
     everywhere("16M", "signal_stacks.c", |_| Vec::new());
 }
