@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, BYTES = 40 << 20, REGION = 1 << 20 };
@@ -58,6 +59,34 @@ static void must_leave(char *page) {
     MUST(page[7] == 7);
 }
 
+static int ends[2];
+
+static void *receive(void *buffer) {
+    MUST(pthread_mutex_lock(&mutex) == 0);
+    is_waiting = 3;
+    MUST(pthread_mutex_unlock(&mutex) == 0);
+    MUST(recv(ends[0], buffer, PAGE, 0) == 5);
+    return buffer;
+}
+
+/* Memory that a call waits to fill is given back, and what comes in its place is locked before the call ends. */
+static void replace_what_is_waited_for(void) {
+    pthread_t thread;
+    char *region = map(REGION);
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    MUST(pthread_create(&thread, 0, receive, region) == 0);
+    await(3);
+    MUST(munmap(region, REGION) == 0);
+    MUST(mmap(region, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == region);
+    MUST(mlock(region, 4 * PAGE) == 0);
+    MUST(send(ends[1], "tell", 5, 0) == 5 && pthread_join(thread, 0) == 0);
+    for (int page = 0; page < 4; page++) {
+        madvise(region + page * PAGE, PAGE, MADV_PAGEOUT);
+        MUST(is_there(region + page * PAGE));
+    }
+    MUST(munmap(region, REGION) == 0);
+}
+
 int main(void) {
     char *memory = map(BYTES);
     beside = map(REGION);
@@ -74,6 +103,8 @@ int main(void) {
     await(2);
     must_leave(beside);
     MUST(sem_post(&semaphore) == 0 && pthread_join(thread, 0) == 0);
+
+    replace_what_is_waited_for();
 
     char *locked = map(REGION);
     locked[0] = locked[PAGE] = 5;

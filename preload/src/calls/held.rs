@@ -121,8 +121,9 @@ pub fn is_concerned(buffer: *const c_void) -> bool {
 /// How some pages are kept.
 #[derive(Clone, Copy)]
 enum Kept {
+    /// There was no room for a note.
     Pinned(PageRange),
-    /// The kernel has them: they are pinned if the engine takes over meanwhile.
+    /// Pinned, or the kernel has them: they are pinned then if the engine takes over meanwhile.
     Noted(Note),
 }
 
@@ -279,7 +280,8 @@ fn keep(process: &Process, span: Span) -> Option<Kept> {
         }
         in_flight::await_engine(process)?;
     }
-    hold(process, span).map(Kept::Pinned)
+    let range = hold(process, span)?;
+    Some(in_flight::note_pinned(range).map_or(Kept::Pinned(range), Kept::Noted))
 }
 
 fn release(process: &Process, kept: Kept) {

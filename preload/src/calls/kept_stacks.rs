@@ -3,6 +3,7 @@
 //! A stack that is missing cannot take the signal that would bring it in, and of a thread that is ending userfaultfd serves
 //! no fault. Each is in a list, and has a pin of its own under the engine; both go with the memory.
 use super::held;
+use super::in_flight::parts_without;
 use crate::abi::raw::Span;
 use crate::state::process::{self, Phase, Process};
 use userswap::internals::PageRange;
@@ -121,42 +122,11 @@ pub fn forget(range: PageRange) {
     if !list.iter().any(|kept| overlaps(kept.pages, range)) {
         return;
     }
-    let left = |kept: Kept| without(kept.pages, range).map(move |pages| Kept { pages, ..kept });
-    let parts: Vec<Kept> = list.drain(..).flat_map(left).collect();
+    let left = |kept: Kept| parts_without(kept.pages, range).map(|pages| Kept { pages, ..kept });
+    let parts = list.drain(..).flat_map(left).filter(|kept| kept.pages.count > 0).collect();
     *list = parts;
 }
 
 fn overlaps(one: PageRange, other: PageRange) -> bool {
     one.first < other.end() && other.first < one.end()
-}
-
-/// What is left of a range without another: a part before it and a part behind it.
-fn without(whole: PageRange, gone: PageRange) -> impl Iterator<Item = PageRange> {
-    let between = |first: u32, end: u32| PageRange { first, count: end.saturating_sub(first) };
-    let before = between(whole.first, whole.end().min(gone.first));
-    let behind = between(whole.first.max(gone.end()), whole.end());
-    [before, behind].into_iter().filter(|part| part.count > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_without_another_is_what_lies_before_and_behind_it() {
-        let range = |first, end| PageRange { first, count: end - first };
-        let left = |gone| without(range(10, 20), gone).map(|part| (part.first, part.end()));
-        let cases = [
-            (range(0, 10), vec![(10, 20)]),
-            (range(20, 30), vec![(10, 20)]),
-            (range(10, 20), vec![]),
-            (range(5, 25), vec![]),
-            (range(5, 12), vec![(12, 20)]),
-            (range(18, 25), vec![(10, 18)]),
-            (range(13, 15), vec![(10, 13), (15, 20)]),
-        ];
-        for (gone, expected) in cases {
-            assert_eq!(left(gone).collect::<Vec<_>>(), expected, "without {gone:?}");
-        }
-    }
 }

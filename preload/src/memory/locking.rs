@@ -119,6 +119,9 @@ pub fn unlock(span: Span) -> Result<usize, Errno> {
 
 /// Undoes all locks in a range, in the table too.
 pub fn release(process: &Process, phase: &Phase<'_>, range: PageRange) {
+    if !process.areas_within(range).iter().any(|(_, area)| area.is_locked()) {
+        return;
+    }
     let _changing = CHANGING.lock();
     for (part, area) in process.areas_within(range) {
         if area.is_locked() {

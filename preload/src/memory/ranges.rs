@@ -6,7 +6,7 @@
 use super::replace::{self, Over};
 use super::{engagement, locking};
 use crate::abi::raw::{self, Errno, Span};
-use crate::calls::kept_stacks;
+use crate::calls::{in_flight, kept_stacks};
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{ENOMEM, PROT_NONE, PROT_READ, PROT_WRITE};
@@ -213,10 +213,18 @@ pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, E
     if keyed { raw::protect_keyed(span, protection, 0) } else { raw::protect(span, protection) }
 }
 
+/// Before a range loses its content: what was pinned of it is nobody's any more.
+pub fn let_go(phase: &Phase<'_>, range: PageRange) {
+    kept_stacks::forget(range);
+    if let Phase::Engaged(engine) = phase {
+        in_flight::trim(engine, range);
+    }
+}
+
 /// Drops the content of a range, which reads as zeros afterwards; also where we were never told that it is
 /// accessible: a raw system call can have opened it.
 pub fn forget(process: &Process, phase: &Phase<'_>, range: PageRange) {
-    kept_stacks::forget(range);
+    let_go(phase, range);
     match phase {
         Phase::Native(_) => {
             let span = process.span_of(range);

@@ -2,7 +2,6 @@
 use super::replace::{self, Claim, Over};
 use super::{engagement, locking, mappings, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, RemapRequest, Span};
-use crate::calls::kept_stacks;
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{self, Phase, Process};
 use libc::{EFAULT, EINVAL, ENOMEM, PROT_READ, PROT_WRITE};
@@ -208,7 +207,7 @@ fn relocate(
         }
         locking::release(process, phase, range);
     }
-    kept_stacks::forget(range);
+    ranges::let_go(phase, range);
     match phase {
         Phase::Engaged(engine) => engine.core().move_range(range, to.first),
         Phase::Native(_) => {

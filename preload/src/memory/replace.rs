@@ -7,7 +7,6 @@
 //! Signals are blocked in all of these.
 use super::{engagement, locking, ranges};
 use crate::abi::raw::{self, Errno, MapRequest, Span};
-use crate::calls::kept_stacks;
 use crate::state::areas::{Area, Memory};
 use crate::state::process::{Phase, Process};
 use libc::{EEXIST, ENOMEM, PROT_NONE, PROT_WRITE};
@@ -207,7 +206,7 @@ pub fn with_foreign(
     place: impl FnOnce() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
     let _alone = process.alone(phase);
-    kept_stacks::forget(claim.range);
+    ranges::let_go(phase, claim.range);
     if let Phase::Engaged(engine) = phase {
         claim.unlock(process, phase);
         release(process, engine, claim);
