@@ -8,11 +8,11 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use userswap::internals::directories::names;
@@ -42,6 +42,8 @@ pub fn install() -> Result<PathBuf, Failure> {
     let will_do = |directory: &Path| check(&public(directory), directory::make_public);
     let path = public(&first_that(candidates, will_do)?).join(LIBRARY_NAME);
     if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
+        // So that no other build takes it for one that is not wanted any more; where that fails it is as old as it is.
+        let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         return Ok(path);
     }
     write(&path, LIBRARY).map_err(|error| {
@@ -72,11 +74,26 @@ fn remove_older(new: &Path, kept_for: Duration) {
     }
     for process in names(Path::new("/proc"), usize::MAX).unwrap_or_default() {
         let process = Path::new("/proc").join(process);
-        // Not a process, or another user's, which has none of ours.
-        let told = ["maps", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default());
-        old.retain(|path| !told.iter().any(|text| is_named(path, text)));
+        for file in ["maps", "environ"].map(|file| process.join(file)) {
+            match fs::read(&file) {
+                Ok(text) => old.retain(|path| !is_named(path, &text)),
+                // One of ours that lets nobody look may have any of them.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied && is_own(&process) => {
+                    return;
+                }
+                // Not a process, or another user's, which has none of ours.
+                Err(_) => {}
+            }
+        }
     }
     old.iter().for_each(|path| drop(fs::remove_file(path)));
+}
+
+/// Whether a process acts as this user: the directory of one that lets nobody look is root's.
+fn is_own(process: &Path) -> bool {
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    users.split_whitespace().any(|user| user.parse() == Ok(directory::user()))
 }
 
 /// By the last part of the name: links may lead to the directory.

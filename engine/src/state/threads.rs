@@ -63,13 +63,14 @@ impl Threads {
     }
 
     /// Before a fork: a child would keep the rings by their mappings, and with them the devices that are registered there, whose
-    /// space would be taken for as long as it runs. Looked for where there are new ones. Allocates nothing; where the kernel does
-    /// not tell them apart, children have them.
+    /// space would be taken for as long as it runs. Looked for once, where there are new ones. Allocates nothing; where /proc or the
+    /// kernel does not tell them apart, children have them.
     pub fn keep_rings_to_process(&self) {
         let mut inherited = self.inherited.lock();
         if !inherited.are_private && !inherited.fds.is_empty() {
             let others = self.server_wanted.as_raw_fd();
-            inherited.are_private = rings::keep_to_process(&inherited.fds, others);
+            rings::keep_to_process(&inherited.fds, others);
+            inherited.are_private = true;
         }
     }
 

@@ -7,11 +7,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
 /// Leaves the mappings of these descriptors out of children; of those without any nothing is to be found. `shared` is a descriptor
-/// whose file is that of all that have none of their own: on kernels where rings are such, nothing is done. False where /proc does
-/// not tell what is mapped.
-pub fn keep_to_process(fds: &[RawFd], shared: RawFd) -> bool {
-    let Some(mut maps) = Maps::open() else { return false };
-    let (Some(others), Some(())) = (File::of(shared), maps.read()) else { return false };
+/// whose file is that of all that have none of their own: on kernels where rings are such, nothing is done.
+pub fn keep_to_process(fds: &[RawFd], shared: RawFd) {
+    let Some(mut maps) = Maps::open() else { return };
+    let (Some(others), Some(())) = (File::of(shared), maps.read()) else { return };
     for mapped in maps.all() {
         let file = File::read(mapped.file);
         let is_ring =
@@ -22,7 +21,6 @@ pub fn keep_to_process(fds: &[RawFd], shared: RawFd) -> bool {
             unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_DONTFORK) };
         }
     }
-    true
 }
 
 /// What tells files apart.
@@ -81,7 +79,7 @@ mod tests {
         };
         assert!(rings_mapped() > 0);
         assert_eq!(mapped_in_child(), Some(1), "a child has all that is mapped");
-        assert!(keep_to_process(&[event.as_raw_fd(), ring.as_raw_fd()], event.as_raw_fd()));
+        keep_to_process(&[event.as_raw_fd(), ring.as_raw_fd()], event.as_raw_fd());
         assert_eq!(mapped_in_child(), Some(0));
     }
 }

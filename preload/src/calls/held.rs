@@ -23,8 +23,10 @@ pub static NEEDED: AtomicBool = AtomicBool::new(false);
 
 /// Spans that most calls do with.
 const SPANS_INLINE: usize = 6;
-/// What this library takes of a thread's stack, below and above.
+/// What this library takes of a thread's stack below a call that keeps memory.
 const STACK_BYTES: usize = 4096;
+/// The same above it, where the function is that was called: not much, as a neighbour's memory may begin there.
+const FRAME_BYTES: usize = 1024;
 /// Bytes that may be pinned for one call: a tenth of the smallest budget.
 pub const PIECE_BYTES: usize = 1 << 20;
 /// The same for messages, of which none may be cut: more than the longest datagram between processes (4 MiB and 64 KiB).
@@ -177,20 +179,9 @@ impl Held {
     /// A stack of the program's own making: this library calls the kernel from it as well.
     fn keep_stack(&mut self) {
         let here = (&raw const self).addr();
-        let Some(process) = process::current().filter(|_| process::is_managed(here)) else {
-            return;
-        };
-        let _blocked = Blocked::new();
-        // What is mapped beside it may go at any moment.
-        let mapped = process.arena.region_of(process.arena.page_of(here));
-        let Some(Span { address, bytes }) = mapped.map(|range| process.span_of(range)) else {
-            return;
-        };
-        let start = address.max(here - STACK_BYTES);
-        let end = (address + bytes).min(here + STACK_BYTES);
-        let below = Span { address: start, bytes: here - start };
-        let above = Span { address: here, bytes: end - here };
-        let both = Span { bytes: end - start, ..below };
+        let below = Span { address: here - STACK_BYTES, bytes: STACK_BYTES };
+        let above = Span { address: here, bytes: FRAME_BYTES };
+        let both = Span { bytes: STACK_BYTES + FRAME_BYTES, ..below };
         // One of them may be the guard of this stack or of its neighbour.
         let _ = self.keep(both) || self.keep(below) || self.keep(above);
     }

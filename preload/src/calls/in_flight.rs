@@ -43,27 +43,30 @@ fn unpacked(note: u64) -> PageRange {
     PageRange { first: note as u32, count: ((note & !(PINNED | RELEASING)) >> 32) as u32 }
 }
 
-/// Finds room for a note: None where there are too many.
-fn insert(note: u64) -> Option<Note> {
+/// Finds room for a note among so many places: None where they are taken.
+fn insert(note: u64, places: usize) -> Option<Note> {
     // Threads have stacks apart from each other: each begins to look elsewhere.
     let start = (&raw const note).addr().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (0..NOTES_MAX).map(|step| (start + step) % NOTES_MAX).map(Note).find(|Note(index)| {
+    (0..places).map(|step| (start + step) % NOTES_MAX).map(Note).find(|Note(index)| {
         // SeqCst, with the loads in `note` and `read`: either the engagement sees the note, or the call sees the engagement.
         NOTES[*index].compare_exchange(0, note, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     })
 }
+
+/// Places that are looked at for what is pinned anyhow: calls that a handler has left by a jump keep theirs for ever.
+const PLACES: usize = 64;
 
 /// Notes what has been pinned.
 pub fn note_pinned(range: PageRange) -> Option<Note> {
     if !ARE_PINNED.load(Ordering::Relaxed) {
         ARE_PINNED.store(true, Ordering::Release);
     }
-    insert(packed(range) | PINNED)
+    insert(packed(range) | PINNED, PLACES)
 }
 
 /// Notes pages, while the kernel has the arena; None once the engine is taking it over.
 pub fn note(process: &Process, range: PageRange) -> Option<Note> {
-    let note = insert(packed(range))?;
+    let note = insert(packed(range), NOTES_MAX)?;
     if !IS_READ.load(Ordering::SeqCst) {
         return Some(note);
     }
@@ -169,12 +172,14 @@ pub fn hand_over(engine: &Engine, Note(index): Note, range: PageRange) {
 }
 
 /// In the child of a fork, which has its engine if the parent had one: the other threads' calls are their parent's. A call that
-/// this thread is in the middle of goes on, and its notes are not told from theirs: all stay.
+/// this thread is in the middle of goes on, and its notes are not told from theirs: all stay, but for those that were just being
+/// taken off, which are nobody's here.
 pub fn forget(engine: Option<&Engine>) {
-    if held::is_in_call() {
-        return;
-    }
+    let stay = held::is_in_call();
     for slot in &NOTES {
+        if stay && slot.load(Ordering::Relaxed) & RELEASING == 0 {
+            continue;
+        }
         let noted = slot.swap(0, Ordering::Relaxed);
         // One that is being taken off may be off already; none stays without a reason.
         if let (Some(engine), PINNED) = (engine, noted & (PINNED | RELEASING)) {

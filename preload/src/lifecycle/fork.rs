@@ -256,6 +256,12 @@ fn streams_to_null() -> c_int {
     if null < 0 {
         return -1;
     }
+    if !is_null_device(null) {
+        // SAFETY: a descriptor that was just opened.
+        unsafe { libc::close(null) };
+        raw::set_errno(libc::ENODEV);
+        return -1;
+    }
     for stream in 0..=libc::STDERR_FILENO {
         // SAFETY: a descriptor that was just opened.
         unsafe { libc::dup2(null, stream) };
@@ -265,6 +271,18 @@ fn streams_to_null() -> c_int {
         unsafe { libc::close(null) };
     }
     0
+}
+
+/// In a root directory of its own a program may find a plain file of that name.
+fn is_null_device(fd: c_int) -> bool {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: there is room for a stat.
+    if unsafe { libc::fstat(fd, status.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: fstat has filled it in.
+    let status = unsafe { status.assume_init() };
+    status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 3)
 }
 
 /// As fork; the kernel reads what the program passes.

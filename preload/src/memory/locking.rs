@@ -45,6 +45,9 @@ pub fn lock(call: c_long, span: Span, flags: i32) -> Result<usize, Errno> {
     lock_parts(process, &phase, range, |part| raw::lock(call, process.span_of(part), flags))
 }
 
+/// Pages that are pinned at once: others that lock, or fork, wait for no more.
+const PIECE_PAGES: u32 = 256;
+
 /// Locks each as it can be; `natively` has the kernel do it.
 fn lock_parts(
     process: &Process,
@@ -52,14 +55,14 @@ fn lock_parts(
     range: PageRange,
     natively: impl Fn(PageRange) -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    let _changing = CHANGING.lock();
     for (part, area) in process.areas_within(range) {
         match (phase, area) {
-            (_, Area::Foreign) | (Phase::Native(_), _) => drop(natively(part)?),
-            (Phase::Engaged(_), _) if area.is_locked() => {}
-            (Phase::Engaged(engine), _) => pin(engine, part, area)?,
+            (_, Area::Foreign) | (Phase::Native(_), _) => {
+                natively(part)?;
+                process.areas.lock().update(part, Area::locked);
+            }
+            (Phase::Engaged(engine), _) => pin(process, engine, part)?,
         }
-        process.areas.lock().set(part, area.locked());
     }
     Ok(0)
 }
@@ -86,18 +89,29 @@ pub fn lock_again(process: &Process, phase: &Phase<'_>, range: PageRange) -> boo
             }
         }
     }
-    let mut areas = process.areas.lock();
-    for (part, area) in areas.within(range) {
-        areas.set(part, area.locked());
-    }
+    process.areas.lock().update(range, Area::locked);
     true
 }
 
-fn pin(engine: &Engine, range: PageRange, area: Area) -> Result<(), Errno> {
-    if !area.is_readable() {
-        return Err(ENOMEM);
+/// Pins what is not locked yet; what has been is given up again if there is no room for all.
+fn pin(process: &Process, engine: &Engine, range: PageRange) -> Result<(), Errno> {
+    let mut pinned = Vec::new();
+    for first in (range.first..range.end()).step_by(PIECE_PAGES as usize) {
+        let piece = PageRange { first, count: (range.end() - first).min(PIECE_PAGES) };
+        let _changing = CHANGING.lock();
+        for (part, area) in
+            process.areas_within(piece).into_iter().filter(|(_, it)| !it.is_locked())
+        {
+            if !area.is_readable() || engine.core().pin_range(part).is_err() {
+                drop(_changing);
+                pinned.into_iter().for_each(|part| release(process, &Phase::Engaged(engine), part));
+                return Err(ENOMEM);
+            }
+            process.areas.lock().update(part, Area::locked);
+            pinned.push(part);
+        }
     }
-    engine.core().pin_range(range).map_err(|_| ENOMEM)
+    Ok(())
 }
 
 /// munlock.
@@ -225,10 +239,7 @@ pub fn resume(process: &Process, range: PageRange, but: Option<Vec<PageIndex>>) 
 }
 
 fn unmark(process: &Process, range: PageRange) {
-    let mut areas = process.areas.lock();
-    for (part, area) in areas.within(range) {
-        areas.set(part, area.unlocked());
-    }
+    process.areas.lock().update(range, Area::unlocked);
 }
 
 /// The managed pages that a call is about; None when it is about none.

@@ -56,11 +56,14 @@ fn protect_inside(
             return Err(ENOMEM);
         }
         process.change_protection(|| key.protect(process.span_of(part), protection))?;
-        let area = match area {
+        if let Area::Memory(Memory { opened: false, .. }) = area
+            && protection != PROT_NONE
+        {
+            ranges::add_to_dump(process, part);
+        }
+        // Not what it was a moment ago: another thread may have locked it.
+        process.areas.lock().update(part, |area| match area {
             Area::Memory(memory) => {
-                if !memory.opened && protection != PROT_NONE {
-                    ranges::add_to_dump(process, part);
-                }
                 let keyed = match key {
                     Key::Kept => memory.keyed,
                     Key::Given(key) => key != 0,
@@ -69,8 +72,7 @@ fn protect_inside(
             }
             Area::Heap { locked, .. } => Area::Heap { protection, locked },
             Area::Foreign => Area::Foreign,
-        };
-        process.areas.lock().set(part, area);
+        });
         next = part.end();
     }
     if next == range.end() { Ok(()) } else { Err(ENOMEM) }

@@ -8,6 +8,7 @@ use super::{engagement, locking};
 use crate::abi::raw::{self, Errno, Span};
 use crate::calls::{in_flight, kept_stacks};
 use crate::state::areas::{Area, Memory};
+use crate::state::owner;
 use crate::state::process::{Phase, Process};
 use libc::{ENOMEM, PROT_NONE, PROT_READ, PROT_WRITE};
 use userswap::internals::PageRange;
@@ -215,6 +216,10 @@ pub fn protect_anew(span: Span, protection: i32, keyed: bool) -> Result<usize, E
 
 /// Before a range loses its content: what was pinned of it is nobody's any more.
 pub fn let_go(phase: &Phase<'_>, range: PageRange) {
+    // Of a child that shares this memory, nothing of it goes.
+    if !owner::is_here() {
+        return;
+    }
     kept_stacks::forget(range);
     if let Phase::Engaged(engine) = phase {
         in_flight::trim(engine, range);

@@ -163,6 +163,13 @@ impl Areas {
         self.parts_within(range).collect()
     }
 
+    /// Changes what each part of a range is.
+    pub fn update(&mut self, range: PageRange, change: impl Fn(Area) -> Area) {
+        for (part, area) in self.within(range) {
+            self.set(part, change(area));
+        }
+    }
+
     /// The same one by one, with no memory taken for a list.
     pub fn parts_within(
         &self,
