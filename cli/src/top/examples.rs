@@ -27,9 +27,8 @@ pub fn status() -> Status {
             budget_pages: 4096,
             held_pages: 4000,
             held_pages_max: 4096,
-            exceeded_pages: 0,
-            unmanaged_children: 0,
             members: vec![MemberStatus { pid: 4711, engaged: true, ..MemberStatus::default() }; 2],
+            ..JobStatus::default()
         }),
         placement: "near".to_owned(),
         readahead: Default::default(),

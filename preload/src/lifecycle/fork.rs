@@ -295,7 +295,9 @@ pub unsafe extern "C" fn forkpty(
 ) -> libc::pid_t {
     process::current().into_iter().for_each(engagement::engage_if_gathered);
     // SAFETY: null, or the program's.
-    let (settings, size) = unsafe { (settings.as_ref().copied(), size.as_ref().copied()) };
+    let settings = unsafe { settings.as_ref() }.copied();
+    // SAFETY: as above.
+    let size = unsafe { size.as_ref() }.copied();
     let settings = settings.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let size = size.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     next::forkpty(terminal, name, settings, size)
