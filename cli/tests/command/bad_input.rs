@@ -420,25 +420,6 @@ fn statistics_are_not_written_over_what_is_no_plain_file() {
 }
 
 #[test]
-fn metrics_take_the_place_of_metrics_only() {
-    let directory = directory();
-    let file = directory.path().join("file.prom");
-    for (there, is_replaced) in [("a list", false), ("#", true), ("", true), ("# HELP x y\n", true)]
-    {
-        fs::write(&file, there).unwrap();
-        if is_replaced {
-            let output = userswap(&["metrics", "--textfile", text(&file)]);
-            assert!(output.status.success(), "{output:?}");
-            assert!(fs::read_to_string(&file).unwrap().starts_with("# HELP userswap"));
-        } else {
-            let named = ["--textfile", text(&file), "something else than metrics"];
-            refused(&["metrics", "--textfile", text(&file)], 2, &named);
-            assert_eq!(fs::read_to_string(&file).unwrap(), there);
-        }
-    }
-}
-
-#[test]
 fn statistics_go_where_a_link_leads() {
     let directory = directory();
     let (file, link) = (directory.path().join("file"), directory.path().join("link"));

@@ -407,6 +407,22 @@ fn a_file_is_replaced_as_a_whole_again_and_again() {
     is_refusal(&{ refused }.output().unwrap(), 1, &["--textfile", "no/such.prom", "directory"]);
 }
 
+#[test]
+fn metrics_take_the_place_of_metrics_only() {
+    let (runtime, home) = (runtime(), directory());
+    let file = home.path().join("file.prom");
+    let name = file.to_str().unwrap();
+    for there in ["", "#", "# HELP x y\n"] {
+        fs::write(&file, there).unwrap();
+        assert_eq!(printed(&runtime, &["metrics", "--textfile", name]), "");
+        assert!(fs::read_to_string(&file).unwrap().starts_with("# HELP userswap"));
+    }
+    fs::write(&file, "a list").unwrap();
+    let output = userswap_in(&runtime, &["metrics", "--textfile", name]).output().unwrap();
+    is_refusal(&output, 2, &["--textfile", name, "something else than metrics"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "a list");
+}
+
 fn names_in(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
