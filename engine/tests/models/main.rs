@@ -3,6 +3,9 @@
 //!
 //! The files are the engine's own, compiled here once more: `sync` and `sys` stand for its modules of those
 //! names, with the checker's locks and atomics.
+//!
+//! What one lock guards has no protocol to run: a node's lists, the unevictable one among them, change under the node's lock
+//! alone (`engine/tests/engine/unevictable.rs` has their tests).
 #[path = "../../src/state/kernel/exclusive.rs"]
 mod exclusive;
 #[path = "../../src/state/gate.rs"]
