@@ -179,6 +179,9 @@ impl Held {
     /// A stack of the program's own making: this library calls the kernel from it as well.
     fn keep_stack(&mut self) {
         let here = (&raw const self).addr();
+        if !process::is_managed(here) {
+            return;
+        }
         let below = Span { address: here - STACK_BYTES, bytes: STACK_BYTES };
         let above = Span { address: here, bytes: FRAME_BYTES };
         let both = Span { bytes: STACK_BYTES + FRAME_BYTES, ..below };

@@ -95,6 +95,13 @@ pub fn lock_again(process: &Process, phase: &Phase<'_>, range: PageRange) -> boo
 
 /// Pins what is not locked yet; what has been is given up again if there is no room for all.
 fn pin(process: &Process, engine: &Engine, range: PageRange) -> Result<(), Errno> {
+    // What there is no room for brings nothing in.
+    let all = process.areas_within(range);
+    let new: u32 =
+        all.iter().filter(|(_, area)| !area.is_locked()).map(|(part, _)| part.count).sum();
+    if !engine.core().has_pin_room(new) {
+        return Err(ENOMEM);
+    }
     let mut pinned = Vec::new();
     for first in (range.first..range.end()).step_by(PIECE_PAGES as usize) {
         let piece = PageRange { first, count: (range.end() - first).min(PIECE_PAGES) };
