@@ -8,7 +8,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -54,8 +54,8 @@ pub fn install() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// A library of another build stays for so long, a week, and after that as long as a process has it.
-const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// A library of another build stays for so long, a month, and after that as long as a process has it.
+const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Removes older libraries beside a new one, and what killed processes have left of some, unless a process has one mapped or
 /// would hand it to its children. An error means that another start was faster.
@@ -74,26 +74,11 @@ fn remove_older(new: &Path, kept_for: Duration) {
     }
     for process in names(Path::new("/proc"), usize::MAX).unwrap_or_default() {
         let process = Path::new("/proc").join(process);
-        for file in ["maps", "environ"].map(|file| process.join(file)) {
-            match fs::read(&file) {
-                Ok(text) => old.retain(|path| !is_named(path, &text)),
-                // One of ours that lets nobody look may have any of them.
-                Err(error) if error.kind() == ErrorKind::PermissionDenied && is_own(&process) => {
-                    return;
-                }
-                // Not a process, or another user's, which has none of ours.
-                Err(_) => {}
-            }
-        }
+        // Not a process, or one that lets nobody look: a month is for those.
+        let told = ["maps", "environ"].map(|file| fs::read(process.join(file)).unwrap_or_default());
+        old.retain(|path| !told.iter().any(|text| is_named(path, text)));
     }
     old.iter().for_each(|path| drop(fs::remove_file(path)));
-}
-
-/// Whether a process acts as this user: the directory of one that lets nobody look is root's.
-fn is_own(process: &Path) -> bool {
-    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    users.split_whitespace().any(|user| user.parse() == Ok(directory::user()))
 }
 
 /// By the last part of the name: links may lead to the directory.
