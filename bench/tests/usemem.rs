@@ -88,7 +88,9 @@ fn a_runtime_ends_an_endless_load() {
 
 #[test]
 fn random_page_reads_are_verified_and_counted_per_thread() {
-    let lines = lines("-t 3 --page-random-read 1000 4m");
+    let mut lines = lines("-t 3 --page-random-read 1000 4m");
+    // There are some where the machine swaps at that moment.
+    lines.retain(|line| !line.contains("of 3000 reads were faults: "));
     assert_eq!(lines.len(), 4, "{lines:?}");
     for line in &lines[..3] {
         assert!(line.starts_with("1000 page reads / ") && line.ends_with(" reads/s"), "{line}");
