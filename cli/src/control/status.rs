@@ -46,9 +46,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         }
         (false, _) => {
             let texts = statuses.iter().map(|(name, status)| describe(*name, status));
-            let jobs = target::jobs();
-            let without = if args.pid.is_none() { &jobs[..] } else { &[] };
-            let jobs = without.iter().filter(|job| is_unmanaged_alone(job)).map(job_alone);
+            let jobs = if args.pid.is_none() { target::jobs() } else { Vec::new() };
+            let jobs = jobs.iter().filter(|job| is_unmanaged_alone(job)).map(job_alone);
             texts.chain(jobs).collect::<Vec<_>>().join("\n")
         }
     })?;

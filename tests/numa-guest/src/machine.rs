@@ -57,17 +57,14 @@ pub fn run(boot: &Boot<'_>) -> Result<Run, Outcome> {
     let (lines, console) = channel();
     std::thread::spawn(move || forward(output, &lines));
     let mut text = String::new();
-    let mut take = |line: &str| {
-        text.push_str(line);
-        // Only for people: the test goes on without it.
-        let _ = log.write_all(line.as_bytes());
-    };
     let mut until = Instant::now() + Duration::from_secs(BOOT_SECONDS_MAX);
     let mut is_booted = false;
     loop {
         match console.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                take(&line);
+                text.push_str(&line);
+                // Only for people: the test goes on without it.
+                let _ = log.write_all(line.as_bytes());
                 if !is_booted && line.starts_with(BOOTED) {
                     (is_booted, until) = (true, Instant::now() + boot.limit);
                 }
