@@ -32,6 +32,7 @@ mod plist;
 pub mod polling;
 pub mod readahead;
 pub mod reclaim;
+pub mod recompress;
 pub mod retry;
 pub mod segments;
 pub mod servers;

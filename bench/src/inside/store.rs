@@ -62,14 +62,15 @@ struct Run {
 }
 
 pub(super) fn measure(args: &StoreArgs) -> Outcome<StoreRow> {
-    // As `zram:` has it, and as `--compress` does.
-    let ways = [(Algorithm::Lz4, None), (Algorithm::Zstd, Some(-1)), (Algorithm::Zstd, Some(1))];
-    let ways = ways.map(|(algorithm, level)| Compression { algorithm, level });
+    // As `zram:` has it, as `--compress` does, and for what stays.
+    let zstd = |level| (Algorithm::Zstd, Some(level));
+    let ways = [(Algorithm::Lz4, None), zstd(-1), zstd(1), zstd(9)];
+    let ways = ways.map(|(algorithm, level)| Compression { algorithm, level, again: None });
     let of_data = |&data: &Data| ways.map(|compression| Variant { data, compression });
     let variants: Vec<Variant> = args.data.iter().flat_map(of_data).collect();
     let runs = in_turns(args.runs, &variants, |variant| one_run(args.pages, variant))?;
     let row = |(variant, runs): (&Variant, Vec<Run>)| {
-        let Compression { algorithm, level } = variant.compression;
+        let Compression { algorithm, level, .. } = variant.compression;
         let level = level.map_or(String::new(), |level| format!(" {level}"));
         Some(StoreRow {
             data: variant.data.to_possible_value()?.get_name().to_owned(),

@@ -34,6 +34,7 @@ pub const COUNTERS: &[Counter] = &[
         Pages,
         "Written past compressed memory for want of room",
     ),
+    row("zram_recompressed", "compressed_again", Pages, "Compressed once more as they stayed"),
     row("swap_demoted", "swap_demoted", Pages, "Moved on to the next tier"),
     row("swap_promoted", "swap_promoted", Pages, "Clean, and put back into compressed memory"),
     row("swpout_zero", "swap_out_zero", Pages, "Left without a slot, being zeros"),

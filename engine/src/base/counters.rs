@@ -62,6 +62,8 @@ counters! {
     /// Pages that compressed memory had no room for, written to another device (the kernel's zswap has pool_limit_hit and its
     /// reject counters in debugfs).
     zswp_rejected,
+    /// Pages in compressed memory that became smaller as they were compressed once more.
+    zram_recompressed,
     /// Pages that moved on from a device to one of a higher tier, or from compressed memory to one without tiers.
     swap_demoted,
     /// Clean pages that left for compressed memory in front of the device that they had come from.

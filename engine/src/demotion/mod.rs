@@ -5,10 +5,12 @@
 //! then its word exchanges one slot for the other, if it still is the page that was copied. Nothing passes through frames.
 //! A mapped page's copy in compressed memory goes first, which costs nothing.
 //!
-//! What is looked for is in `look.rs`, how a batch moves in `batch.rs`, how much memory compressed pages may take in `size.rs`.
+//! What is looked for is in `look.rs`, how a batch moves in `batch.rs`, how much memory compressed pages may take in `size.rs`. With
+//! nothing to move the thread compresses once more what stays, where that is asked for (`recompress.rs`).
 mod batch;
 mod look;
 mod pack;
+mod recompress;
 mod size;
 
 use crate::base::error::Error;
@@ -150,8 +152,9 @@ impl Core {
                 }
                 // Looked at again once more is written, or at once if something was wished meanwhile. `stop` wakes after it
                 // has told.
+                let rest_ns = self.recompress();
                 if !self.is_stopping() {
-                    self.demotion.sleep(seen);
+                    self.demotion.sleep(seen, rest_ns);
                 }
                 continue;
             };

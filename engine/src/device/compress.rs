@@ -17,7 +17,8 @@ const BYTES_MIN: u64 = 8 << 20;
 const RATIO: u64 = 8;
 
 /// Denser than lz4 by so much that what is saved of a disk is worth more than the time (docs/tiers.md).
-const COMPRESSION: Compression = Compression { algorithm: Algorithm::Zstd, level: Some(1) };
+const COMPRESSION: Compression =
+    Compression { algorithm: Algorithm::Zstd, level: Some(1), again: None };
 
 /// How much memory compressed pages may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -37,7 +37,7 @@ impl Devices {
 
     /// The pack of a compressed device's pages on another device, if there is one: that of any whose pages its codecs unpack.
     pub(crate) fn pack_of(&self, below: &Device, zram: &Zram) -> Option<&Device> {
-        let unpacks = |pack: Arc<Pack>| pack.codecs().algorithm == zram.codecs().algorithm;
+        let unpacks = |pack: Arc<Pack>| pack.codecs().unpack_all_of(zram.codecs());
         self.packs_on(below).find(|device| device.pack().is_some_and(unpacks))
     }
 

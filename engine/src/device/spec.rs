@@ -1,4 +1,4 @@
-//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N]`
+//! What a user writes to name a swap device: `PATH[:SIZE][,pri=N][,tier=N][,node=N][,encrypt]`, `zram:SIZE[,algo=NAME][,level=N][,recompress=LEVEL]`
 //! (`zram/codec.rs`), `redis[s]://HOST[:PORT]/PREFIX[:SIZE][,lease=SECONDS]` (`remote/address.rs`) or `mem:SIZE`, for tests with `faulty:` before it (`faulty.rs`).
 //!
 //! Only the text is judged here; whether the device exists and may be used is for
@@ -399,7 +399,9 @@ impl SpecOptions {
             }
             _ => {
                 let mut more = String::new();
-                more.push_str(self.compression.map_or("", |_| ", algo=NAME, level=N"));
+                more.push_str(
+                    self.compression.map_or("", |_| ", algo=NAME, level=N, recompress=LEVEL"),
+                );
                 more.push_str(self.remote.as_ref().map_or("", |_| remote::ALLOWED));
                 more.push_str(self.s3.as_ref().map_or("", |_| s3::ALLOWED));
                 more.push_str(self.faulty.map_or("", |_| ", "));
@@ -411,7 +413,7 @@ impl SpecOptions {
     }
 }
 
-pub(super) fn set_once<T>(
+pub(in crate::device) fn set_once<T>(
     option: &mut Option<T>,
     value: T,
     twice: impl FnOnce() -> SpecError,

@@ -63,11 +63,14 @@ impl Demotion {
         self.wishes.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until there is a wish that is not among those seen.
-    pub fn sleep(&self, seen: u32) {
+    /// Sleeps until there is a wish that is not among those seen, or for so many nanoseconds.
+    pub fn sleep(&self, seen: u32, nanoseconds: Option<u64>) {
         // All SeqCst: of a sleep that begins and a wish that is made, one sees the other.
         self.is_asleep.store(true, Ordering::SeqCst);
-        futex::wait(&self.wishes, seen);
+        match nanoseconds {
+            Some(nanoseconds) => futex::wait_for(&self.wishes, seen, nanoseconds),
+            None => futex::wait(&self.wishes, seen),
+        }
         self.is_asleep.store(false, Ordering::SeqCst);
     }
 

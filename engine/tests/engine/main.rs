@@ -36,6 +36,7 @@ mod protect;
 mod races;
 mod readahead;
 mod reclaim;
+mod recompress;
 mod refusals;
 mod remote;
 mod remote_copies;

@@ -42,6 +42,7 @@ const DEVICES: &[&str] = &[
     "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
     "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
     "zram:1G,algo=zstd,level=-1,pri=5",
+    "zram:1G,recompress=3:600,tier=0",
     "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
     "/a,b=c/d",
     "/var/tmp:1536M,pri=7,tier=2,node=1",
@@ -57,6 +58,7 @@ const DEVICE_WORDS: &[&str] = &[
     "zram:",
     ",algo=lz4",
     ",level=",
+    ",recompress=",
     ",pri=",
     ",node=",
     ",read=",
@@ -248,12 +250,13 @@ fn packed_page() -> String {
 #[test]
 fn compressed_pages() {
     const AROUND: usize = 64;
-    let compressed = [Algorithm::Lz4, Algorithm::Zstd]
-        .map(|algorithm| Codecs::new(Compression { algorithm, level: None }).unwrap());
+    let compressed = [Algorithm::Lz4, Algorithm::Zstd].map(|algorithm| {
+        Codecs::new(Compression { algorithm, level: None, again: "3".parse().ok() }).unwrap()
+    });
     let mut memory = vec![0x5a; AROUND + PAGE_BYTES + AROUND];
     // As it is, and as words whose bytes lie apart.
     let [plain, words] = ["\0", "\x01"].map(|form| form.to_owned() + &packed_page());
-    fuzz(&[&plain, &words], &["\x1ea", "\x01\x00", "\x0f"], |input| {
+    fuzz(&[&plain, &words], &["\x1ea", "\x01\x00", "\x02", "\x03", "\x0f"], |input| {
         let fills = compressed.each_ref().map(|codecs| {
             let page = &mut memory[AROUND..AROUND + PAGE_BYTES];
             let fills = codecs.unpack(input, page);

@@ -74,6 +74,8 @@ fn printing_gives_the_canonical_text_back() {
         "faulty:/a:b:64M,encrypt,flip=0.1,seed=0",
         "zram:2G",
         "zram:2G,algo=zstd,level=-1,pri=5,node=0",
+        "zram:2G,recompress=3",
+        "zram:2G,algo=zstd,level=1,recompress=-1:600,tier=0",
         "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
         "faulty:mem:64M,seed=0",
         "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",
@@ -131,10 +133,6 @@ fn every_refusal_names_the_value_and_the_remedy() {
         ("zram", "\"zram\"", "zram:2G"),
         ("zram:1G:2G,algo=zstd", "zram:1G:2G", "zram:2G"),
         ("zram,algo=lz4", "\"zram,algo=lz4\"", "zram:2G"),
-        ("zram:1G,algo=lzo", "algo=lzo", "algo=zstd"),
-        ("zram:1G,algo=zstd,level=13", "level=13", "-7"),
-        ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
-        ("zram:1G,size=3", "size=3", "level=N"),
         ("mem:1G,algo=lz4", "algo=lz4", "pri=N"),
         ("/a,pri=-1", "pri=-1", "0 to 32767"),
         ("/a,pri=32768", "pri=32768", "0 to 32767"),
@@ -157,6 +155,22 @@ fn every_refusal_names_the_value_and_the_remedy() {
         ("faulty:", "faulty:", "PATH"),
         ("/a,pri=1,pri=2", "pri", "once"),
         ("/a\nb", "\\n", "without"),
+    ]);
+}
+
+#[test]
+fn how_pages_are_compressed_is_refused_with_what_there_is() {
+    assert_refused(&[
+        ("zram:1G,algo=lzo", "algo=lzo", "algo=zstd"),
+        ("zram:1G,algo=zstd,level=13", "level=13", "-7"),
+        ("zram:1G,algo=lz4,algo=zstd", "algo", "once"),
+        ("zram:1G,recompress=3,recompress=4", "recompress", "once"),
+        ("zram:1G,recompress=zstd", "recompress=zstd", "recompress=LEVEL:SECONDS"),
+        ("zram:1G,recompress=13", "recompress=13", "-7"),
+        ("zram:1G,recompress=3:0", "recompress=3:0", "at least 1 s"),
+        ("zram:1G,recompress=3:+5", "recompress=3:+5", "at least 1 s"),
+        ("/a,recompress=3", "recompress=3", "pri=N"),
+        ("zram:1G,size=3", "size=3", "level=N"),
     ]);
 }
 

@@ -4,12 +4,13 @@
 //! hardly compresses as it is. A slot that is given out has room reserved as if its page were the worst of them, so that a
 //! write always finds some (`allowance`). All of this is private memory: a forked child has an exact copy of it, and the
 //! kernel shares what neither side changes. What reads or writes a slot runs on the calling thread, allocates nothing,
-//! and is safe in a signal handler. Locks nest an entry's, a CPU's codec, cells. All of them are
+//! and is safe in a signal handler. Locks nest a sweep's, an entry's, a CPU's codec, cells. All of them are
 //! innermost: they are taken with a device's lock held where slots are freed.
 pub mod allowance;
 pub mod codec;
 mod compact;
 mod entries;
+pub mod recompress;
 mod supply;
 mod words;
 
@@ -17,6 +18,7 @@ use crate::device::zram::allowance::Allowance;
 use crate::device::zram::codec::{Codecs, Compression, Packed};
 use crate::device::zram::compact::Leaving;
 use crate::device::zram::entries::{Entries, Entry, Place};
+use crate::device::zram::recompress::Recompress;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::request::{Direction, Pieces};
@@ -41,6 +43,7 @@ pub struct Zram {
     entries: Entries,
     cells: Lock<Cells<ZeroedSlice<Slab>>>,
     leaving: Leaving,
+    recompress: Option<Recompress>,
     memory: Mapping,
     codecs: Arc<Codecs>,
     allowance: Arc<Allowance>,
@@ -134,6 +137,7 @@ impl Zram {
             entries: Entries::new(slots)?,
             cells: Lock::new(Cells::new(ZeroedSlice::new(most)?)),
             leaving: Leaving::new(most)?,
+            recompress: Recompress::new(compression, slots)?,
             memory,
             codecs: Arc::new(Codecs::new(compression)?),
             allowance,
@@ -154,6 +158,7 @@ impl Zram {
             return false;
         }
         self.leaving.slots_ever.fetch_max(run.first + run.count, Ordering::Relaxed);
+        self.recompress.iter().for_each(|recompress| recompress.on_written(run));
         for number in run.first..run.first + run.count {
             let before = self.entries.hold(number).replace(Entry::Reserved);
             assert_eq!(before, Entry::Absent, "a slot that is given out is empty");
@@ -213,6 +218,8 @@ impl Zram {
         self.remember(entry);
         let before = self.entries.hold(number).replace(entry);
         self.forget(before);
+        let run = SlotRun { first: number, count: 1 };
+        self.recompress.iter().for_each(|recompress| recompress.on_written(run));
         Ok(())
     }
 
@@ -223,15 +230,21 @@ impl Zram {
             Packed::Smaller(bytes) => (bytes, false),
             Packed::Not => (page, true),
         };
-        let place = self.take(bytes.len()).ok_or(io::Error::from_raw_os_error(libc::ENOSPC))?;
+        let place = self.store(bytes).ok_or(io::Error::from_raw_os_error(libc::ENOSPC))?;
         assert_eq!(
             is_huge,
             place.bytes as usize == PAGE_BYTES,
             "only what does not compress is a page"
         );
+        Ok(place)
+    }
+
+    /// Puts bytes into a cell, if there is one.
+    fn store(&self, bytes: &[u8]) -> Option<Place> {
+        let place = self.take(bytes.len())?;
         // Nobody reads the cell before its place is in an entry.
         pages::view_mut(self.memory.address() + place.start, bytes.len()).copy_from_slice(bytes);
-        Ok(place)
+        Some(place)
     }
 
     fn take(&self, bytes: usize) -> Option<Place> {

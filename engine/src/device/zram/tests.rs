@@ -1,6 +1,7 @@
 //! The device alone: what comes back, what is promised, what damage does.
 use super::*;
 use crate::device::zram::codec::Algorithm;
+use crate::device::zram::recompress::Step;
 use proptest::prelude::*;
 
 const ALGORITHMS: [Algorithm; 2] = [Algorithm::Lz4, Algorithm::Zstd];
@@ -9,8 +10,27 @@ const ALGORITHMS: [Algorithm; 2] = [Algorithm::Lz4, Algorithm::Zstd];
 fn zram(algorithm: Algorithm, slots: u32, limit: u32) -> Zram {
     let allowance = Allowance::new();
     allowance.set_budget(2 * limit);
-    let compression = Compression { algorithm, level: None };
+    let compression = Compression { algorithm, level: None, again: None };
     Zram::new(slots, compression, Arc::new(allowance)).unwrap()
+}
+
+/// The same, which compresses once more what has been there for a second.
+fn zram_again(algorithm: Algorithm, slots: u32) -> Zram {
+    let allowance = Allowance::new();
+    allowance.set_budget(2 * slots);
+    let again = "9:1".parse().ok();
+    Zram::new(slots, Compression { algorithm, level: None, again }, Arc::new(allowance)).unwrap()
+}
+
+/// Looks at all pages once, `now_ns` being later than any look before; how many are smaller now.
+fn look_again(zram: &Zram, now_ns: u64) -> u32 {
+    let mut all = 0;
+    loop {
+        match zram.recompress(now_ns).expect("nobody else looks") {
+            Step::Tried { smaller, .. } => all += smaller,
+            Step::Over(_) => return all,
+        }
+    }
 }
 
 /// A page with so many bytes of noise, and text after them.
@@ -29,6 +49,19 @@ fn numbers(seed: u64) -> Vec<u8> {
         (seed << 20).wrapping_add(at * (seed % 900 + 2)) + ((at * at * (seed % 97)) >> 3) % 256
     };
     (0..PAGE_BYTES as u64 / 8).flat_map(|at| number(at).to_le_bytes()).collect()
+}
+
+/// Words of a few, in a random order.
+fn text(seed: u64) -> Vec<u8> {
+    let words = ["page ", "swap ", "slot ", "reclaim ", "frame ", "node ", "device ", "tier "];
+    let mut state = seed | 1;
+    let mut bytes = Vec::new();
+    while bytes.len() < PAGE_BYTES {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        bytes.extend_from_slice(words[(state >> 61) as usize].as_bytes());
+    }
+    bytes.truncate(PAGE_BYTES);
+    bytes
 }
 
 /// Of one kind or the other.
@@ -219,6 +252,67 @@ fn move_while_threads_work(algorithm: Algorithm) {
     });
 }
 
+/// A second later than any look before.
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[test]
+fn what_stays_is_compressed_once_more_and_what_comes_then_is_not() {
+    for algorithm in ALGORITHMS {
+        let zram = zram_again(algorithm, 4096);
+        assert!(zram.reserve(run(1, 2000)));
+        // Text of which lz4 makes half, pages that do not compress, and one of a value.
+        let page = |number: u32| match number {
+            1..1900 => text(number.into()),
+            1900..2000 => page(PAGE_BYTES, number.into()),
+            _ => vec![7; PAGE_BYTES],
+        };
+        (1..=2000).for_each(|number| zram.write(number, &page(number)).unwrap());
+        let before = zram.stored();
+        let looks = (0..4).map(|look| look_again(&zram, (look + 1) * SECOND_NS)).sum::<u32>();
+        assert_eq!((looks, zram.stored()), (0, before), "nothing has been there for long");
+        // One that is written anew is young again.
+        zram.write(5, &page(5)).unwrap();
+        let smaller = look_again(&zram, 5 * SECOND_NS);
+        assert!((1800..1899).contains(&smaller), "{algorithm}: {smaller}");
+        let after = zram.stored();
+        assert!(after.compressed_bytes * 10 < before.compressed_bytes * 9, "{after:?}, {before:?}");
+        assert_eq!((after.pages, after.same_pages), (before.pages, before.same_pages));
+        assert_eq!(look_again(&zram, 6 * SECOND_NS), 0, "each has its turn once");
+        let mut found = vec![0; PAGE_BYTES];
+        for number in 1..=2000 {
+            zram.read(number, &mut found).unwrap();
+            assert!(found == page(number), "page {number}");
+        }
+        zram.free(run(1, 2000));
+        assert_eq!(zram.stored().compressed_bytes, 0);
+    }
+}
+
+#[test]
+fn pages_that_are_read_written_and_freed_while_they_are_compressed_again_stay_what_they_are() {
+    const THREADS: u32 = 3;
+    for algorithm in ALGORITHMS {
+        let zram = &zram_again(algorithm, 1 << 14);
+        assert!(zram.reserve(run(1, 1500)));
+        (1..=1500).for_each(|number| zram.write(number, &either(number.into())).unwrap());
+        std::thread::scope(|scope| {
+            let spawn = |thread| {
+                let own: Vec<u32> =
+                    (1..=1500).filter(|number| number % THREADS == thread).collect();
+                scope.spawn(move || work_on(zram, &own, u64::from(thread) + 1))
+            };
+            let workers: Vec<_> = (0..THREADS).map(spawn).collect();
+            let (mut now_ns, mut smaller) = (0, 0);
+            while !workers.iter().all(|worker| worker.is_finished()) {
+                now_ns += SECOND_NS;
+                smaller += look_again(zram, now_ns);
+                zram.compact();
+            }
+            assert!(smaller > 100, "{algorithm}: only {smaller} were compressed again");
+        });
+    }
+}
+
 proptest! {
     #[test]
     fn slots_hold_what_a_naive_model_says(
@@ -263,14 +357,18 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         cut in any::<prop::sample::Index>(),
         algorithm in prop::sample::select(&ALGORITHMS[..]),
+        is_again in any::<bool>(),
     ) {
-        let compression = Compression { algorithm, level: None };
+        let compression = Compression { algorithm, level: None, again: "3".parse().ok() };
         let codecs = Codecs::new(compression).unwrap();
         let original = page(noise, 7);
-        let packed = match codecs.here().pack(&original) {
+        let mut codec = codecs.here();
+        let packed = if is_again { codec.pack_again(&original) } else { codec.pack(&original) };
+        let packed = match packed {
             Packed::Smaller(bytes) => Some(bytes.to_vec()),
             Packed::Not => None,
         };
+        drop(codec);
         let Some(mut bytes) = packed else { return Ok(()) };
         let mut around = vec![0x5a; PAGE_BYTES + 128];
         prop_assert!(codecs.unpack(&bytes, &mut around[64..64 + PAGE_BYTES]));
