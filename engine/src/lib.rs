@@ -104,6 +104,7 @@ pub mod internals {
     pub use crate::state::unmap_lock::Parts;
     pub use crate::swapoff::method::SwapoffMethod;
     pub use crate::swapoff::{Proceed, Progress};
+    pub use crate::sys::shared_rows::Table;
     pub use crate::sys::uffd::{Rights, Way};
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, file_limit, filters,

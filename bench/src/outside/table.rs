@@ -127,9 +127,11 @@ fn loads(args: &TableArgs) -> Vec<BenchArgs> {
         one(Case::SwapWSeqMt, "2"),
         one(Case::SwapWSeqMt, "16"),
         one(Case::SwapWRand, "1"),
-        one(Case::SwapWRandMt, "16"),
         one(Case::Swapin, "1"),
     ];
+    // With one it would be the same as swap-w-rand.
+    let several = args.tasks.iter().filter(|tasks| *tasks != "1");
+    loads.extend(several.map(|tasks| one(Case::SwapWRandMt, tasks)));
     let many = [
         Case::PageRandRead,
         Case::ZipfRead,

@@ -1,6 +1,7 @@
 //! One budget for a job: what all of its processes have in RAM together stays within it, and every byte is right.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -61,10 +62,14 @@ struct Seen {
 impl Job {
     fn start(options: &[&str], command: &[&str]) -> Self {
         let runtime = directory();
-        fs::create_dir(runtime.path().join("swap")).unwrap();
+        let swap = runtime.path().join("swap");
+        fs::create_dir(&swap).unwrap();
+        // Also for other users.
+        fs::set_permissions(runtime.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&swap, Permissions::from_mode(0o777)).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_userswap"))
             .args(["run", "--ram", &BUDGET.to_string(), "--swap"])
-            .arg(runtime.path().join("swap"))
+            .arg(&swap)
             .arg("--stats")
             .arg(runtime.path().join("stats"))
             .args(options)
@@ -136,6 +141,31 @@ fn processes_started_by_exec_share_the_budget() {
         seen.keeps_its_budget(0);
         assert!(seen.processes >= 5);
     }
+}
+
+/// A server that becomes its own user (postgres, by setpriv) has workers that root's job cannot count by the ledger's name.
+#[test]
+fn programs_that_another_user_executes_share_the_budget() {
+    let workers = format!("{FILL}\nfill(64)");
+    let script = "setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '
+        for k in 1 2 3 4; do /usr/bin/python3 -c \"$1\" & pids=\"$pids $!\"; done
+        for p in $pids; do wait $p || exit 1; done' sh \"$1\"";
+    for fault in ["thread", "signal"] {
+        let job = Job::start(&["--fault", fault], &["sh", "-c", script, "sh", &workers]);
+        let seen = job.watch();
+        seen.keeps_its_budget(0);
+        assert!(seen.processes >= 5);
+    }
+}
+
+/// A shell fills a fraction of the heap that it has begun; what it does not fill the large members lack.
+#[test]
+fn shells_take_little_of_the_budget() {
+    let script = "for k in $(seq 20); do bash -c 'sleep 1; true' & done; wait";
+    let seen = Job::start(&[], &["bash", "-c", script]).watch();
+    let most = seen.stats["job_held_pages_max"].as_u64().unwrap() * 4096;
+    // With all that they have begun it is 46 MiB.
+    assert!(seen.processes >= 40 && most < 35 * MIB, "{} MiB: {}", most / MIB, seen.stats);
 }
 
 #[test]

@@ -8,11 +8,11 @@ use crate::base::log;
 use crate::base::status::{JobStatus, MemberStatus};
 use crate::job::rows::{self, Row, Word};
 use crate::sys::lock::Lock;
-use crate::sys::shared_rows::SharedRows;
+use crate::sys::shared_rows::{SharedRows, Table};
 use crate::sys::{directory, futex};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -124,7 +124,19 @@ impl Ledger {
     pub fn open(path: &Path, budget_pages: u32) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = SharedRows::new(file.open(path)?, MEMBERS_MAX + 1)?;
+        Self::of(file.open(path)?, path, budget_pages)
+    }
+
+    /// That of a job which has become another user's: the program before had it, and left it open.
+    ///
+    /// # Errors
+    /// It was not left open, or cannot be mapped.
+    pub(super) fn inherited(path: &Path, budget_pages: u32) -> io::Result<Self> {
+        Self::of(SharedRows::inherited(path)?, path, budget_pages)
+    }
+
+    fn of(file: File, path: &Path, budget_pages: u32) -> io::Result<Self> {
+        let file = SharedRows::new(file, MEMBERS_MAX + 1)?;
         // Who only looks has no use for a full file system's refusal.
         if budget_pages > 0 {
             file.allocate()?;
@@ -311,6 +323,12 @@ impl Ledger {
     /// Whether others find a member here that has just taken a row: the file has not lost its name, and is not about to.
     pub(super) fn is_kept(&self) -> bool {
         !self.file.has_lock(NAME..NAME + 1) && self.file.is_at(&self.path)
+    }
+
+    /// Has programs that this process executes inherit it, where they could not open it; safe in a child by vfork.
+    pub(super) fn hand_on(&self, table: Table) {
+        // Without it they are told that they have a budget of their own.
+        let _ = self.file.hand_on(&self.path, table);
     }
 
     /// A member is about to become a program, or to have a child, that userswap cannot be in.

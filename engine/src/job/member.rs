@@ -7,6 +7,7 @@ use crate::base::limits::RAM_MIN_BYTES;
 use crate::job::ledger::{self, Entry, Ledger, Swept};
 use crate::job::rows::{self, Row, Word};
 use crate::sys::lock::Lock;
+use crate::sys::shared_rows::Table;
 use crate::sys::{PAGE_BYTES, clock, futex, process};
 use std::io;
 use std::path::Path;
@@ -78,7 +79,11 @@ impl Member {
     /// # Errors
     /// The ledger cannot be opened, or is full.
     pub fn join(path: &Path, budget_pages: u32) -> Result<Self, JoinError> {
-        Self::join_by(|| Ledger::open(path, budget_pages))
+        Self::join_by(|| {
+            let opened = Ledger::open(path, budget_pages);
+            // It has become another user's, and the program before had it.
+            opened.or_else(|error| Ledger::inherited(path, budget_pages).map_err(|_| error))
+        })
     }
 
     /// As [`Member::join`], in what `open` opens: the last member may remove the name before this process has its row.
@@ -130,16 +135,22 @@ impl Member {
         self.row().map_or(0, |row| Word::Share.read(row))
     }
 
-    /// Whether a process without an engine may use so many pages; if it may not it needs one. Signals are blocked.
-    pub fn covers(&self, pages: u32) -> bool {
+    /// Whether its share is that large; what it has inherited is not part of it.
+    pub fn holds(&self, pages: u32) -> bool {
         let pages = pages.saturating_sub(self.inherited.load(Ordering::Relaxed));
         // Between what the caller has counted and the share, against `settle`: one of the two sees the other's store.
         fence(Ordering::SeqCst);
-        // Relaxed: the row is this process's own, or its number is, and then the answer is found below.
+        // Relaxed: the row is this process's own, or its number is, and then the share is another's.
         let row = self.row.load(Ordering::Relaxed);
-        if row != NONE && pages <= Word::Share.read(&self.ledger.rows()[row as usize]) {
+        row != NONE && pages <= Word::Share.read(&self.ledger.rows()[row as usize])
+    }
+
+    /// Whether a process without an engine may use so many pages; if it may not it needs one. Signals are blocked.
+    pub fn covers(&self, pages: u32) -> bool {
+        if self.holds(pages) {
             return true;
         }
+        let pages = pages.saturating_sub(self.inherited.load(Ordering::Relaxed));
         let Some(row) = self.row() else {
             let is_borrowed = self.owner.load(Ordering::Relaxed) != std::process::id();
             return is_borrowed || pages <= self.ledger.limit();
@@ -349,6 +360,11 @@ impl Member {
     /// After a fork, in the parent.
     pub fn release(&self) {
         self.changing.release();
+    }
+
+    /// This process, or a child of it, is about to become another program, maybe as a user who may not open the ledger.
+    pub fn hand_on(&self, table: Table) {
+        self.ledger.hand_on(table);
     }
 
     /// The process is about to become a program, or to have a child, that userswap cannot be in.

@@ -2,17 +2,20 @@
 //!
 //! A lock is a POSIX record lock: it is a process's, a fork does not inherit it, and the kernel releases it when the
 //! process ends, however that happens, or becomes another program (descriptors close at exec). Closing any descriptor of
-//! the file releases all of the process's locks on it, so a process opens the file once.
-use super::fd;
-use super::file_limit;
+//! the file releases all of the process's locks on it, so a process opens the file once. A program that may not open it
+//! is given a descriptor by the one that executes it.
 use super::mapping::Mapping;
-use super::own_fd::Own;
+use super::own_fd::{HIGH, Own};
+use super::{directory, fd, file_limit};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 
 const WORDS: usize = 16;
@@ -26,6 +29,17 @@ pub struct SharedRows {
     mapping: Mapping,
     rows: usize,
     file: Own<File>,
+    /// The descriptor that programs inherit which this process executes.
+    handed_on: OnceLock<Own<OwnedFd>>,
+}
+
+/// Whose descriptors a process has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Table {
+    /// Its own, and this memory is its own, too.
+    Own,
+    /// Its own, but its memory is that of the process that had it by vfork.
+    OfChild,
 }
 
 impl SharedRows {
@@ -37,7 +51,44 @@ impl SharedRows {
         let file = Own::raised(file);
         let bytes = rows * ROW_BYTES;
         file_limit::set_len(&file, bytes as u64)?;
-        Ok(Self { mapping: Mapping::of_file(&file, bytes)?, rows, file })
+        let mapping = Mapping::of_file(&file, bytes)?;
+        Ok(Self { mapping, rows, file, handed_on: OnceLock::new() })
+    }
+
+    /// The file of that name among what this process has inherited, by [`SharedRows::hand_on`]; called before it has threads.
+    ///
+    /// # Errors
+    /// ENOENT if it is not there, otherwise what the system says.
+    pub fn inherited(path: &Path) -> io::Result<File> {
+        let is_it = |number: &RawFd| {
+            std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|it| it == path)
+        };
+        let names = directory::names(Path::new("/proc/self/fd"), usize::MAX)?;
+        let mut numbers = names.iter().filter_map(|name| name.to_str()?.parse().ok());
+        let number = numbers.find(is_it).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+        // SAFETY: it was left open for us alone by the program before, which has ended, and nobody else knows its number.
+        let file = unsafe { File::from_raw_fd(number) };
+        fcntl_setfd(&file, FdFlags::CLOEXEC)?;
+        Ok(file)
+    }
+
+    /// Has programs that this process executes inherit the file, if it may not be opened by its name as who this process is
+    /// now. Safe in a child by vfork.
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub fn hand_on(&self, path: &Path, table: Table) -> io::Result<()> {
+        if self.handed_on.get().is_some() || self.can_be_opened(path)? {
+            return Ok(());
+        }
+        let copy = fcntl_dupfd_cloexec(&*self.file, HIGH)?;
+        fcntl_setfd(&copy, FdFlags::empty())?;
+        match table {
+            // It stays: to close it would release the locks.
+            Table::Own => _ = self.handed_on.set(Own::new(copy)),
+            Table::OfChild => _ = copy.into_raw_fd(),
+        }
+        Ok(())
     }
 
     /// Has the file system keep room for all rows: where it is full, the first store to one without would end the process.
@@ -57,6 +108,14 @@ impl SharedRows {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// Whether a program that is executed now can open it; rights of a user who is not root end there.
+    fn can_be_opened(&self, path: &Path) -> io::Result<bool> {
+        let user = rustix::process::geteuid();
+        let both = Access::READ_OK | Access::WRITE_OK;
+        let is_theirs = user.is_root() || user.as_raw() == self.file.metadata()?.uid();
+        Ok(is_theirs && accessat(CWD, path, both, AtFlags::EACCESS).is_ok())
     }
 
     /// The file's.
@@ -81,11 +140,14 @@ impl SharedRows {
         found.is_some_and(|lock| i32::from(lock.l_type) != libc::F_UNLCK)
     }
 
-    /// Whether this file is the one of that name.
+    /// Whether this file is the one of that name; who may not look there goes by whether it has a name at all.
     pub fn is_at(&self, path: &Path) -> bool {
-        let place = |it: Metadata| (it.dev(), it.ino());
-        let own = self.file.metadata().map(place).ok();
-        own.is_some() && own == std::fs::metadata(path).map(place).ok()
+        let place = |it: &Metadata| (it.dev(), it.ino());
+        let Ok(own) = self.file.metadata() else { return false };
+        match std::fs::metadata(path) {
+            Ok(found) => place(&own) == place(&found),
+            Err(error) => error.kind() == io::ErrorKind::PermissionDenied && own.nlink() > 0,
+        }
     }
 
     fn record_lock(&self, command: i32, kind: i32, bytes: Range<usize>) -> Option<libc::flock> {

@@ -13,7 +13,7 @@ use crate::abi::raw::{self, Span};
 use crate::state::owner;
 use crate::state::process::{self, Process};
 use libc::{c_char, c_int, c_void};
-use userswap::internals::PAGE_BYTES;
+use userswap::internals::{PAGE_BYTES, Table};
 
 /// How often a call is repeated whose strings have left again.
 const REPEATS_MAX: u32 = 100;
@@ -169,8 +169,16 @@ fn missing(place: Place) -> c_int {
     }
 }
 
+/// Has the program that is executed inherit the job's ledger, where it could not open that.
+fn hand_on() {
+    let table = if owner::is_here() { Table::Own } else { Table::OfChild };
+    let member = process::current().and_then(|process| process.member.as_ref());
+    member.into_iter().for_each(|member| member.hand_on(table));
+}
+
 /// Makes a call that executes a program; a record says so where this process becomes it.
 fn execute(strings: Strings, finds: Finds, place: Place, call: impl Fn() -> c_int) -> c_int {
+    hand_on();
     let engine = process::current().and_then(Process::engine);
     let _executing = match place {
         Place::Same => engine.map(|engine| engine.before_exec(|| finds.name(strings.path))),

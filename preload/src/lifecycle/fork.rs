@@ -183,7 +183,7 @@ unsafe extern "C" fn in_child() {
     timers::renew();
     forget_pins(process);
     if let (Some(member), None) = (&process.member, process.engine()) {
-        member.renew(u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX), 0);
+        member.renew(engagement::pages_of(process), 0);
     }
     trap::renew();
     starter::start();

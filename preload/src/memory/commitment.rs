@@ -36,6 +36,8 @@ pub fn commit(process: &Process, span: Span) {
 /// Counts bytes as free.
 pub fn release(process: &Process, span: Span) {
     process.heap_pages.fetch_sub(mark(process, span, Mark::Free), Ordering::Relaxed);
+    // Some of them may be among these.
+    process.untouched_pages.store(0, Ordering::Relaxed);
     engagement::settle(process);
 }
 

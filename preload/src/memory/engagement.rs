@@ -12,6 +12,7 @@ use crate::state::process::{GlibcHeap, Phase, Process};
 use std::sync::atomic::{AtomicBool, Ordering};
 use userswap::Engine;
 use userswap::internals::PAGE_BYTES;
+use userswap::internals::process::anonymous_bytes;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{Gathered, Prepared};
 
@@ -114,8 +115,31 @@ pub fn can_make_threads() -> bool {
 fn fits(process: &Process) -> bool {
     match &process.member {
         None => process.accessible_pages() * PAGE_BYTES as u64 <= process.options.ram_bytes,
-        Some(member) => member.covers(pages_of(process)),
+        Some(member) => {
+            if !member.holds(pages_of(process)) {
+                look_at_heap(process);
+            }
+            member.covers(pages_of(process))
+        }
     }
+}
+
+/// A heap of so many pages at most is looked at: 4 MiB.
+const LOOKED_AT_PAGES: u64 = 1024;
+/// Of a small one so many pages count in any case, and a part more than is filled: it fills up without telling.
+const COUNTED_PAGES: u64 = 64;
+const COUNTED_PART: u64 = 16;
+
+/// Finds out how much of a small heap is not filled: each size of blocks has 64 KiB of its own, most of which a shell never
+/// uses, and a job can have dozens of shells.
+fn look_at_heap(process: &Process) {
+    let heap = process.heap_pages.load(Ordering::Relaxed);
+    let filled = match heap {
+        COUNTED_PAGES..=LOOKED_AT_PAGES => anonymous_bytes().map(|bytes| bytes / PAGE_BYTES as u64),
+        _ => None,
+    };
+    let counted = filled.map_or(heap, |filled| filled + COUNTED_PAGES + heap / COUNTED_PART);
+    process.untouched_pages.store(heap.saturating_sub(counted), Ordering::Relaxed);
 }
 
 /// Lets the job have what the program has given back; signals are blocked.
@@ -125,9 +149,10 @@ pub fn settle(process: &Process) {
     }
 }
 
-/// Pages that the program can have filled.
+/// Pages that the program can have filled, as far as the job counts them.
 pub fn pages_of(process: &Process) -> u32 {
-    u32::try_from(process.accessible_pages()).unwrap_or(u32::MAX)
+    let untouched = process.untouched_pages.load(Ordering::Relaxed);
+    u32::try_from(process.accessible_pages().saturating_sub(untouched)).unwrap_or(u32::MAX)
 }
 
 /// The one time this happens in a process; signals are blocked.

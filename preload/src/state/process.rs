@@ -53,6 +53,8 @@ pub struct Process {
     pub native: Lock<()>,
     /// Pages that mimalloc has committed.
     pub heap_pages: AtomicU64,
+    /// Of these, as many as were found not to be filled, of a small heap (`memory/engagement.rs`).
+    pub untouched_pages: AtomicU64,
     /// What becomes of the program's hints.
     pub insistence: Insistence,
     /// Bytes of private anonymous mappings that were left to the kernel, of all that the process ever made.
@@ -84,6 +86,7 @@ impl Process {
             areas: Lock::new(areas),
             native: Lock::new(()),
             heap_pages: AtomicU64::new(0),
+            untouched_pages: AtomicU64::new(0),
             insistence: Insistence::default(),
             unmanaged_bytes: AtomicU64::new(0),
             gathered: Lock::new(None),
