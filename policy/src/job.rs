@@ -7,6 +7,8 @@
 //! that what they hold together stays within the budget is not decided here, but by how pages are taken
 //! (the engine's `job/rows.rs`).
 
+use crate::token::favour_of;
+
 /// What a member has published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Standing {
@@ -18,6 +20,10 @@ pub struct Standing {
     pub demand: u32,
     /// Pages that it refaults in a second, the last ones counting most; none if nothing counts them.
     pub rate: Option<u32>,
+    /// How fast it gets on, of a thousand when it waits for no page.
+    pub speed: u32,
+    /// Where it is its turn to have what it could use: how many come before it ([`crate::token`]).
+    pub place: Option<u8>,
 }
 
 /// What a member is to do about its share.
@@ -40,6 +46,9 @@ const RATE_UNIT: u64 = 8;
 /// What a doubling weighs; an idle member weighs 1, and one of which nothing is known as much as a doubling.
 const DOUBLING: u64 = 16;
 
+/// The level at which a weight of one stands for a page, so that one is a small part of a page for all weights.
+const UNIT: u64 = DOUBLING << 12;
+
 /// In which a rate falls by half when refaults cease, in milliseconds.
 const HALF_MS: u64 = 1000;
 
@@ -61,8 +70,12 @@ fn faded(rate: u32, elapsed_ms: u64) -> u32 {
 }
 
 impl Standing {
-    /// Grows with the logarithm of the rate: rates differ by more than memory could make up for.
     fn weight(self) -> u64 {
+        favour_of(self.place) * self.plain_weight()
+    }
+
+    /// Grows with the logarithm of the rate: rates differ by more than memory could make up for.
+    fn plain_weight(self) -> u64 {
         let Some(rate) = self.rate else { return 1 + DOUBLING };
         // The logarithm of this, in straight lines from one power of two to the next.
         let units = u64::from(rate) + RATE_UNIT;
@@ -71,16 +84,16 @@ impl Standing {
     }
 
     /// What it should have when the water stands at `level`.
-    fn at(self, level: u64) -> u32 {
-        let poured = u64::from(self.floor) + self.weight() * level / DOUBLING;
+    pub(crate) fn at(self, level: u64) -> u32 {
+        let poured = u64::from(self.floor) + self.weight().saturating_mul(level) / UNIT;
         poured.min(u64::from(self.demand.max(self.floor))) as u32
     }
 }
 
 /// The highest level that the budget reaches; none where the floors alone are more than it.
-fn level(members: impl Iterator<Item = Standing> + Clone, budget: u32) -> u64 {
+pub(crate) fn level(members: impl Iterator<Item = Standing> + Clone, budget: u32) -> u64 {
     let poured = |level: u64| members.clone().map(|other| u64::from(other.at(level))).sum::<u64>();
-    let (mut low, mut high) = (0u64, u64::from(budget) * DOUBLING);
+    let (mut low, mut high) = (0u64, u64::from(budget) * UNIT);
     while low < high {
         let level = (low + high).div_ceil(2);
         if poured(level) <= u64::from(budget) { low = level } else { high = level - 1 }
@@ -122,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn standing(share: u32, demand: u32, rate: u32) -> Standing {
-        Standing { share, floor: 100, demand, rate: Some(rate) }
+        Standing { share, floor: 100, demand, rate: Some(rate), ..Standing::default() }
     }
 
     fn targets(members: &[Standing], budget: u32) -> Vec<u32> {
@@ -260,6 +273,8 @@ mod tests {
                 demand,
                 // Of some nothing is known.
                 rate: (rate % 8 != 1).then_some(rate),
+                place: (rate % 8 == 2).then_some((rate % 5) as u8),
+                speed: 0,
             },
         )
     }
@@ -273,12 +288,11 @@ mod tests {
             let found = targets(&members, budget);
             let sum: u64 = found.iter().map(|target| u64::from(*target)).sum();
             prop_assert!(sum <= floors.max(u64::from(budget)));
-            // Step by step instead of by halving.
-            let mut level = 0u64;
+            let level = level(members.iter().copied(), budget);
             let poured = |level| members.iter().map(|it| u64::from(it.at(level))).sum::<u64>();
-            while level < u64::from(budget) * DOUBLING && poured(level + 1) <= u64::from(budget) {
-                level += 1;
-            }
+            // A little higher it would be too much, or all have what they could use.
+            let is_full = members.iter().all(|it| it.at(u64::MAX) == it.at(level));
+            prop_assert!(is_full || poured(level + 1) > u64::from(budget));
             for (member, target) in members.iter().zip(&found) {
                 prop_assert_eq!(*target, member.at(level));
                 prop_assert!(*target >= member.floor);

@@ -45,6 +45,7 @@ pub mod slots;
 pub mod spans;
 pub mod stream;
 pub mod tiers;
+pub mod token;
 pub mod victims;
 pub mod watermark;
 pub mod workingset;

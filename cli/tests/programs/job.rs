@@ -101,6 +101,27 @@ impl Job {
     }
 }
 
+impl Job {
+    /// The processes that have engines, each with its share in bytes.
+    fn shares(&self) -> Vec<(u64, u64)> {
+        let member = |pid: u32| {
+            let asked = Command::new(env!("CARGO_BIN_EXE_userswap"))
+                .args(["status", &pid.to_string(), "--json"])
+                .env("XDG_RUNTIME_DIR", self.runtime.path())
+                .output()
+                .unwrap();
+            serde_json::from_slice::<Value>(&asked.stdout).ok()
+        };
+        let status = tree(self.child.id()).into_iter().find_map(member);
+        let members = status.as_ref().and_then(|status| status["job"]["members"].as_array());
+        let share = |member: &Value| {
+            let pages = member["share_pages"].as_u64()?;
+            (member["engaged"] == true).then_some((member["pid"].as_u64()?, pages * 4096))
+        };
+        members.into_iter().flatten().filter_map(share).collect()
+    }
+}
+
 impl Seen {
     fn keeps_its_budget(&self, inherited: u64) {
         let beyond = BEYOND_EACH * self.processes as u64 + inherited;
@@ -232,4 +253,39 @@ fn each_process_has_the_whole_budget_where_that_is_asked_for() {
     );
     let seen = Job::start(&["--ram-per-process"], &["python3", "-c", &script]).watch();
     assert_eq!((&seen.stats["engaged"], seen.stats.get("job_budget_pages")), (&false.into(), None));
+}
+
+/// Three members that all wait for their pages: with a third of the budget each none gets on, so they take turns to have what they
+/// could use.
+#[test]
+fn members_that_thrash_take_turns() {
+    let script = "
+import os, random, sys
+def use(k, size=42 << 20):
+    r, b = random.Random(k), bytearray(size)
+    for i in range(0, size, 4096): b[i] = k
+    while True:
+        i = r.randrange(size >> 12) << 12
+        assert b[i] == k
+        b[i + 1] = i & 255
+for k in range(1, 4):
+    if os.fork() == 0: use(k)
+sys.stdin.read()
+os.killpg(0, 9)
+";
+    let command = ["setsid", "--wait", "/usr/bin/python3", "-c", script];
+    let mut job = Job::start(&[], &command);
+    let mut favoured = std::collections::BTreeSet::new();
+    let began = std::time::Instant::now();
+    while favoured.len() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(240), "only {favoured:?} had a turn");
+        std::thread::sleep(Duration::from_millis(200));
+        let shares: Vec<(u64, u64)> = job.shares();
+        // An even share is 32 MiB less what the others have; it does not hold what a member has.
+        let most = shares.iter().filter(|(_, share)| *share > 40 * MIB).map(|(pid, _)| *pid);
+        favoured.extend(most);
+        assert!(job.child.try_wait().unwrap().is_none(), "the job goes on");
+    }
+    drop(job.child.stdin.take());
+    job.child.wait().unwrap();
 }

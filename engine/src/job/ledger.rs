@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::job::Standing;
+use userswap_policy::token::Token;
 
 /// Processes of a job at once; one more has a budget of its own.
 pub const MEMBERS_MAX: usize = 4095;
@@ -52,6 +53,13 @@ enum Head {
     Said,
     /// Programs that members have executed unmanaged.
     Unmanaged,
+    /// The row that has the swap token, and one; 0 while none has it.
+    Token,
+    /// What else is known of it, as `policy::token` has it.
+    Before,
+    Passes,
+    Kept,
+    Refused,
 }
 
 /// A job's ledger, mapped.
@@ -90,6 +98,8 @@ impl Entry {
             floor: Word::Floor.read(row),
             demand: Word::Demand.read(row),
             rate: is_engaged.then(|| Word::Rate.read(row)),
+            speed: Word::Speed.read(row),
+            place: None,
         };
         (pid != 0).then_some(Self { pid, is_engaged, standing, used })
     }
@@ -224,6 +234,38 @@ impl Ledger {
     /// The members, those included that have died and were not swept yet.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + Clone {
         self.rows().iter().filter_map(Entry::of)
+    }
+
+    /// What the members' rows say, with their numbers; with whose turn it is.
+    pub(super) fn standings(&self) -> impl Iterator<Item = (usize, Standing)> + Clone {
+        let rows = self.rows().iter().map(Entry::of).enumerate();
+        rows.filter_map(|(row, entry)| Some((row, entry?.standing)))
+    }
+
+    /// Who has the swap token.
+    pub(super) fn token(&self) -> Token {
+        let read = |word| self.head(word).load(Ordering::Relaxed);
+        Token {
+            holder: (read(Head::Token) as usize).checked_sub(1),
+            before: read(Head::Before),
+            passes: read(Head::Passes),
+            kept: read(Head::Kept),
+            refused: read(Head::Refused),
+        }
+    }
+
+    /// Gives the token on, unless another has: what is known beside it is a hint, and is read anew.
+    pub(super) fn pass_token(&self, from: Token, to: Token) {
+        let number = |token: Token| token.holder.map_or(0, |row| row as u32 + 1);
+        let (old, new) = (number(from), number(to));
+        let holder = self.head(Head::Token);
+        if holder.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            let write = |word, value| self.head(word).store(value, Ordering::Relaxed);
+            write(Head::Before, to.before);
+            write(Head::Passes, to.passes);
+            write(Head::Kept, to.kept);
+            write(Head::Refused, to.refused);
+        }
     }
 
     /// The members that have not died.

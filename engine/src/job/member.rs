@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
+use userswap_policy::token::{self, Token, favoured};
 
 /// Pages up to which a member without an engine is never refused: with one, in use, it would need no less. Those that have
 /// more give way.
@@ -27,6 +28,16 @@ const CHUNK_PAGES_MAX: u32 = 256;
 /// count goes through all pages, the number of faults is at hand.
 const WRITTEN_NS: u64 = 4_000_000;
 const WRITTEN_PAGES: u64 = 512;
+
+/// A holder of the token that keeps it for so long cannot give it on.
+const LOST_MS: u64 = 30_000;
+
+/// Who has had the swap token since when, as a member has seen it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    holder: Option<usize>,
+    since_ms: u64,
+}
 
 /// Why a process is no member of its job.
 #[derive(Debug, thiserror::Error)]
@@ -253,6 +264,7 @@ impl Member {
         Word::Floor.write(row, standing.floor);
         Word::Demand.write(row, standing.demand);
         Word::Rate.write(row, standing.rate.unwrap_or(0));
+        Word::Speed.write(row, standing.speed);
         Word::Used.write(row, used);
         Word::Engaged.write(row, 1);
     }
@@ -263,7 +275,13 @@ impl Member {
         let Some(Entry { standing: own, .. }) = self.row().and_then(Entry::of) else {
             return Move::Keep;
         };
-        let members = || self.ledger.entries().map(|entry| entry.standing);
+        let turn = favoured(self.ledger.standings(), self.ledger.token(), self.ledger.limit());
+        let place = |row| turn.iter().position(|other| *other == Some(row)).map(|at| at as u8);
+        let own = Standing { place: place(self.index()), ..own };
+        let members = || {
+            let standings = self.ledger.standings();
+            standings.map(|(row, standing)| Standing { place: place(row), ..standing })
+        };
         let seen = decide(own, members(), self.ledger.limit());
         if seen == Move::Keep && own.demand <= own.share {
             return Move::Keep;
@@ -272,6 +290,24 @@ impl Member {
         match self.ledger.sweep() {
             Swept::None => seen,
             Swept::Some => decide(own, members(), self.ledger.limit()),
+        }
+    }
+
+    /// Takes the swap token, gives it on, or leaves it where it is.
+    pub fn turn(&self, seen: &mut Turn, now_ms: u64) {
+        let (token, own) = (self.ledger.token(), self.index());
+        let Some(Entry { standing, .. }) = self.row().and_then(Entry::of) else { return };
+        let waits = token.holder.is_none() && !token::refaults(&standing);
+        if waits || token.holder != seen.holder {
+            *seen = Turn { holder: token.holder, since_ms: now_ms };
+        }
+        let for_ms = now_ms.saturating_sub(seen.since_ms);
+        // One that has ended, or was stopped, does not give it on.
+        let is_lost = token.holder.is_some_and(|row| row != own) && for_ms >= LOST_MS;
+        let known = Token { holder: token.holder.filter(|_| !is_lost), ..token };
+        let members = self.ledger.standings();
+        if let Some(next) = token::next(members, known, (own, for_ms), self.ledger.limit()) {
+            self.ledger.pass_token(token, next);
         }
     }
 

@@ -27,6 +27,8 @@ pub enum Word {
     Used,
     /// 1 when it has an engine, 0 before.
     Engaged,
+    /// How fast it gets on, of a thousand.
+    Speed,
     /// Counts how often others have asked it to look again at what it should have; it sleeps here.
     Asked,
 }

@@ -7,14 +7,15 @@
 //! A child of a fork shares its parent's pages until either writes, and its parent answers for them. What has become
 //! its own is measured by the kernel's own count (Pss_Anon), and taken from the ledger then.
 use crate::base::error::Error;
-use crate::job::member::Member;
+use crate::job::member::{Member, Turn};
 use crate::process::share::Holding;
 use crate::state::core::Core;
-use crate::sys::clock;
 use crate::sys::thread::Thread;
+use crate::sys::{clock, process};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use userswap_policy::job::{Move, Standing, smoothed};
+use userswap_policy::token::SPEED_FULL;
 
 /// Between two looks of a process that reclaims or refaults.
 const LOOK_NS: u64 = 100_000_000;
@@ -34,11 +35,18 @@ const RATE_MS_MIN: u64 = 50;
 /// # Errors
 /// The system starts no thread.
 pub fn start(core: Arc<Core>, member: Arc<Member>) -> Result<Thread, Error> {
-    let counts = Counts::of(&core);
     let begun_ns = clock::now_ns();
-    let (rate, pause_ns) = (0, LOOK_NS);
-    let mut balance =
-        Balance { core, member, counts, rate, refaulted_ns: begun_ns, begun_ns, pause_ns };
+    let mut balance = Balance {
+        counts: Counts::of(&core),
+        progress: Progress::of(&core),
+        core,
+        member,
+        rate: 0,
+        refaulted_ns: begun_ns,
+        begun_ns,
+        pause_ns: LOOK_NS,
+        turn: Turn::default(),
+    };
     Thread::spawn("userswap-share", move || balance.run()).map_err(Error::Thread)
 }
 
@@ -52,6 +60,8 @@ struct Balance {
     refaulted_ns: u64,
     begun_ns: u64,
     pause_ns: u64,
+    turn: Turn,
+    progress: Progress,
 }
 
 /// What tells whether the engine is short of pages.
@@ -70,6 +80,43 @@ impl Counts {
             reclaimed: counters.pgsteal_kswapd.load(Ordering::Relaxed)
                 + counters.pgsteal_direct.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// How the program gets on, the last seconds counting most.
+struct Progress {
+    seen: [u64; 2],
+    /// Nanoseconds in which it ran, and in which its threads waited for pages.
+    lately: [u64; 2],
+}
+
+/// What is known of its progress counts half after about so long.
+const PROGRESS_MS: u64 = 2000;
+
+impl Progress {
+    fn of(core: &Core) -> Self {
+        Self { seen: Self::counts(core), lately: [0; 2] }
+    }
+
+    /// The engine's own threads are among those that ran: they run for the kernel nearly all of the time.
+    fn counts(core: &Core) -> [u64; 2] {
+        [process::user_ns(), core.counters.latency.sum_ns()]
+    }
+
+    fn look(&mut self, core: &Core, elapsed_ms: u64) {
+        let now = Self::counts(core);
+        let kept_ms = PROGRESS_MS.saturating_sub(elapsed_ms / 2);
+        for ((lately, seen), now) in self.lately.iter_mut().zip(&mut self.seen).zip(now) {
+            *lately = *lately * kept_ms / PROGRESS_MS + now.saturating_sub(*seen);
+            *seen = now;
+        }
+    }
+
+    /// Of a thousand; a program that does nothing waits for nothing.
+    fn speed(&self) -> u32 {
+        let [ran, waited] = self.lately.map(|nanoseconds| nanoseconds / 1000);
+        let full = u64::from(SPEED_FULL);
+        (ran * full).checked_div(ran + waited).unwrap_or(full) as u32
     }
 }
 
@@ -102,6 +149,7 @@ impl Balance {
         self.core.take_over_inherited(&self.member);
         let is_written = inherited != self.member.inherited();
         let inherited = self.member.inherited();
+        self.member.turn(&mut self.turn, clock::now_ns() / 1_000_000);
         let next = self.member.decide();
         match next {
             Move::Keep => {}
@@ -136,6 +184,7 @@ impl Balance {
         if elapsed_ms >= RATE_MS_MIN {
             self.rate = smoothed(self.rate, now.refaults - self.counts.refaults, elapsed_ms);
             (self.counts, self.begun_ns) = (now, now_ns);
+            self.progress.look(&self.core, elapsed_ms);
         }
         if reclaims { Pressure::Reclaims } else { Pressure::None }
     }
@@ -143,8 +192,11 @@ impl Balance {
     /// What the others are told. A process that is not short uses what it has, one that is could use all its content.
     fn standing(&self, holding: Holding, pressure: Pressure) -> Standing {
         let used = holding.used();
+        // What has both a place in RAM and a slot is counted twice: who has pages to spare needs no more.
+        let spares = holding.unused > 2 * holding.reserved;
         let content = match pressure {
             Pressure::None => used,
+            Pressure::Reclaims if spares => used,
             Pressure::Reclaims => holding.content.clamp(used.into(), u32::MAX.into()) as u32,
         };
         let content = content.saturating_add(self.member.outside());
@@ -156,6 +208,8 @@ impl Balance {
             floor: self.core.floor_pages(),
             demand: content.saturating_add(content / 8).saturating_add(holding.reserved),
             rate: Some(self.rate),
+            speed: self.progress.speed(),
+            place: None,
         }
     }
 }

@@ -136,7 +136,10 @@ fn the_child_of_a_fork_never_writes_to_its_parents_row() {
 fn thrashing(path: &Path) -> Member {
     let member = Member::join(path, LIMIT).unwrap();
     let share = member.grow(LIMIT / 2);
-    member.publish(Standing { share, floor: 100, demand: LIMIT, rate: Some(5000) }, share);
+    member.publish(
+        Standing { share, floor: 100, demand: LIMIT, rate: Some(5000), ..Standing::default() },
+        share,
+    );
     member
 }
 
