@@ -44,6 +44,13 @@ pub struct Token {
     pub refused: u32,
 }
 
+impl Token {
+    /// Within what it can be, whatever was read.
+    pub fn clamped(self) -> Self {
+        Self { kept: self.kept.min(KEPT_MAX), refused: self.refused.min(REFUSED_MAX), ..self }
+    }
+}
+
 /// How much more a member weighs in whose turn so many others come before it.
 pub(crate) fn favour_of(place: Option<u8>) -> u64 {
     let steps = place.map_or(0, |place| FAVOURED_MAX.saturating_sub(usize::from(place)));
@@ -108,12 +115,12 @@ pub fn next(
             is_worth.then_some(Token { holder: Some(own), before: speed, passes: 0, ..token })
         }
         Some(holder) if holder != own || for_ms < HELD_MS => None,
-        Some(_) if speed < token.before + token.before / 4 => {
+        Some(_) if speed < token.before.saturating_add(token.before / 4) => {
             let refused = (token.refused + 1).min(REFUSED_MAX);
             Some(Token { holder: None, kept: 0, refused, ..token })
         }
         Some(_) => {
-            let passes = token.passes + 1;
+            let passes = token.passes.saturating_add(1);
             let next = from(short, own + 1).find(|row| *row != own);
             let holder = next.filter(|_| passes < PASSES << token.kept);
             let kept = token.kept + u32::from(holder.is_none());

@@ -28,7 +28,8 @@ impl Core {
             return None;
         }
         // Where nobody says how many run, a CPU counts as idle.
-        if running().is_some_and(|running| !is_idle(running, clock::cpus())) {
+        // Inside the gate: no fork comes while the file is opened.
+        if self.inside_gate(running).is_some_and(|running| !is_idle(running, clock::cpus())) {
             return Some(rest_ns(None));
         }
         let begin_ns = clock::now_ns();

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use userswap_policy::job::Standing;
-use userswap_policy::token::Token;
+use userswap_policy::token::{SPEED_FULL, Token};
 
 /// Processes of a job at once; one more has a budget of its own.
 pub const MEMBERS_MAX: usize = 4095;
@@ -98,7 +98,7 @@ impl Entry {
             floor: Word::Floor.read(row),
             demand: Word::Demand.read(row),
             rate: is_engaged.then(|| Word::Rate.read(row)),
-            speed: Word::Speed.read(row),
+            speed: Word::Speed.read(row).min(SPEED_FULL),
             place: None,
         };
         (pid != 0).then_some(Self { pid, is_engaged, standing, used })
@@ -112,6 +112,8 @@ impl Ledger {
     /// The file cannot be made.
     pub fn create(directory: &Path, root_pid: u32, budget_pages: u32) -> io::Result<PathBuf> {
         // Processes of other namespaces have the same numbers.
+        // As it will be found among open files.
+        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         for number in 1.. {
             let path = directory.join(format!("{root_pid}-{number}{SUFFIX}"));
             let is_free = match open(&path) {
@@ -137,12 +139,9 @@ impl Ledger {
         Self::of(file.open(path)?, path, budget_pages)
     }
 
-    /// That of a job which has become another user's: the program before had it, and left it open.
-    ///
-    /// # Errors
-    /// It was not left open, or cannot be mapped.
-    pub(super) fn inherited(path: &Path, budget_pages: u32) -> io::Result<Self> {
-        Self::of(SharedRows::inherited(path)?, path, budget_pages)
+    /// The ledger that the program before has left open, as this one may not open it by its name; None if it did not.
+    pub(super) fn inherited(path: &Path, budget_pages: u32) -> Option<Self> {
+        Self::of(SharedRows::inherited(path)?, path, budget_pages).ok()
     }
 
     fn of(file: File, path: &Path, budget_pages: u32) -> io::Result<Self> {
@@ -245,13 +244,10 @@ impl Ledger {
     /// Who has the swap token.
     pub(super) fn token(&self) -> Token {
         let read = |word| self.head(word).load(Ordering::Relaxed);
-        Token {
-            holder: (read(Head::Token) as usize).checked_sub(1),
-            before: read(Head::Before),
-            passes: read(Head::Passes),
-            kept: read(Head::Kept),
-            refused: read(Head::Refused),
-        }
+        let holder = (read(Head::Token) as usize).checked_sub(1);
+        let [before, passes, kept, refused] =
+            [Head::Before, Head::Passes, Head::Kept, Head::Refused].map(read);
+        Token { holder, before, passes, kept, refused }.clamped()
     }
 
     /// Gives the token on, unless another has: what is known beside it is a hint, and is read anew.
@@ -479,6 +475,7 @@ fn root_of(name: &OsStr) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::member::{Member, Turn};
 
     const LIMIT: u32 = 100;
 
@@ -496,5 +493,34 @@ mod tests {
         rows::shrink(ledger.rows(), second, 50);
         ledger.exceed(second, 80);
         assert_eq!((ledger.peak(), ledger.exceeded()), (130, 30));
+    }
+
+    #[test]
+    fn who_thrashes_takes_the_token_and_one_that_is_not_there_loses_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1-1.ledger");
+        let ledger = Ledger::open(&path, LIMIT).unwrap();
+        let members = [(); 2].map(|()| Member::join(&path, LIMIT).unwrap());
+        let standing =
+            Standing { floor: 10, demand: 200, rate: Some(900), speed: 20, ..Standing::default() };
+        members.iter().for_each(|member| member.publish(standing, 50));
+        let (mut first, mut second) = (Turn::default(), Turn::default());
+        let holder = || ledger.token().holder;
+        members[0].turn(&mut first, 1);
+        assert_eq!(holder(), None, "at once nothing is known");
+        members[0].turn(&mut first, 5000);
+        assert_eq!((holder(), ledger.token().before), (Some(0), 40));
+        members[1].turn(&mut second, 5000);
+        members[1].turn(&mut second, 20_000);
+        assert_eq!(holder(), Some(0), "it is the other's to give on");
+        members[1].turn(&mut second, 40_000);
+        assert_eq!(holder(), None, "it was stopped");
+        // A row that nobody has, or a member without an engine.
+        ledger.pass_token(ledger.token(), Token { holder: Some(7), ..Token::default() });
+        members[1].turn(&mut second, 40_001);
+        assert_eq!(holder(), None);
+        ledger.pass_token(ledger.token(), Token { holder: Some(0), ..Token::default() });
+        members[0].leave();
+        assert_eq!(holder(), None, "it has ended");
     }
 }

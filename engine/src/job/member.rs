@@ -30,7 +30,7 @@ const WRITTEN_NS: u64 = 4_000_000;
 const WRITTEN_PAGES: u64 = 512;
 
 /// A holder of the token that keeps it for so long cannot give it on.
-const LOST_MS: u64 = 30_000;
+const LOST_MS: u64 = 24_000;
 
 /// Who has had the swap token since when, as a member has seen it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,11 +90,10 @@ impl Member {
     /// # Errors
     /// The ledger cannot be opened, or is full.
     pub fn join(path: &Path, budget_pages: u32) -> Result<Self, JoinError> {
-        Self::join_by(|| {
-            let opened = Ledger::open(path, budget_pages);
-            // It has become another user's, and the program before had it.
-            opened.or_else(|error| Ledger::inherited(path, budget_pages).map_err(|_| error))
-        })
+        match Ledger::inherited(path, budget_pages) {
+            Some(ledger) => Self::within(ledger),
+            None => Self::join_by(|| Ledger::open(path, budget_pages)),
+        }
     }
 
     /// As [`Member::join`], in what `open` opens: the last member may remove the name before this process has its row.
@@ -303,10 +302,16 @@ impl Member {
         }
         let for_ms = now_ms.saturating_sub(seen.since_ms);
         // One that has ended, or was stopped, does not give it on.
-        let is_lost = token.holder.is_some_and(|row| row != own) && for_ms >= LOST_MS;
-        let known = Token { holder: token.holder.filter(|_| !is_lost), ..token };
+        let is_there = |holder| {
+            let mut members = self.ledger.standings();
+            members.any(|(row, member)| row == holder && member.rate.is_some())
+        };
+        let is_lost = |row| row != own && (for_ms >= LOST_MS || !is_there(row));
+        if token.holder.is_some_and(is_lost) {
+            return self.ledger.pass_token(token, Token { holder: None, ..token });
+        }
         let members = self.ledger.standings();
-        if let Some(next) = token::next(members, known, (own, for_ms), self.ledger.limit()) {
+        if let Some(next) = token::next(members, token, (own, for_ms), self.ledger.limit()) {
             self.ledger.pass_token(token, next);
         }
     }
@@ -411,6 +416,10 @@ impl Member {
     /// The process ends in order.
     pub fn leave(&self) {
         if self.row().is_some() {
+            let token = self.ledger.token();
+            if token.holder == Some(self.index()) {
+                self.ledger.pass_token(token, Token { holder: None, ..token });
+            }
             self.ledger.remove_if_last();
         }
     }

@@ -5,18 +5,17 @@
 //! the file releases all of the process's locks on it, so a process opens the file once. A program that may not open it
 //! is given a descriptor by the one that executes it.
 use super::mapping::Mapping;
-use super::own_fd::{HIGH, Own};
+use super::own_fd::{HIGH, Own, is_own};
 use super::{directory, fd, file_limit};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 const WORDS: usize = 16;
 /// In which the kernel counts what a file takes.
@@ -29,8 +28,10 @@ pub struct SharedRows {
     mapping: Mapping,
     rows: usize,
     file: Own<File>,
-    /// The descriptor that programs inherit which this process executes.
-    handed_on: OnceLock<Own<OwnedFd>>,
+    /// Whether programs that this process executes inherit the file. Relaxed, as below: a hint, two descriptors do no harm.
+    is_handed_on: AtomicBool,
+    /// The last child by vfork that has one for what it executes.
+    handed_on_by: AtomicU64,
 }
 
 /// Whose descriptors a process has.
@@ -52,24 +53,25 @@ impl SharedRows {
         let bytes = rows * ROW_BYTES;
         file_limit::set_len(&file, bytes as u64)?;
         let mapping = Mapping::of_file(&file, bytes)?;
-        Ok(Self { mapping, rows, file, handed_on: OnceLock::new() })
+        let (is_handed_on, handed_on_by) = (AtomicBool::new(false), AtomicU64::new(0));
+        Ok(Self { mapping, rows, file, is_handed_on, handed_on_by })
     }
 
-    /// The file of that name among what this process has inherited, by [`SharedRows::hand_on`]; called before it has threads.
-    ///
-    /// # Errors
-    /// ENOENT if it is not there, otherwise what the system says.
-    pub fn inherited(path: &Path) -> io::Result<File> {
+    /// The file of that name among what this process has inherited, by [`SharedRows::hand_on`]; called before it has threads. There
+    /// may be several descriptors: the others are closed, as the program might close them later, and its locks would go.
+    pub fn inherited(path: &Path) -> Option<File> {
         let is_it = |number: &RawFd| {
-            std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|it| it == path)
+            let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
+            // What this process has opened is not inherited.
+            *number >= HIGH && !is_own(*number) && link.is_ok_and(|it| it == path)
         };
-        let names = directory::names(Path::new("/proc/self/fd"), usize::MAX)?;
-        let mut numbers = names.iter().filter_map(|name| name.to_str()?.parse().ok());
-        let number = numbers.find(is_it).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
-        // SAFETY: it was left open for us alone by the program before, which has ended, and nobody else knows its number.
-        let file = unsafe { File::from_raw_fd(number) };
-        fcntl_setfd(&file, FdFlags::CLOEXEC)?;
-        Ok(file)
+        let names = directory::names(Path::new("/proc/self/fd"), usize::MAX).ok()?;
+        let numbers = names.iter().filter_map(|name| name.to_str()?.parse().ok()).filter(is_it);
+        // SAFETY: they were left open for us alone by the program before, which has ended, and nobody else knows them.
+        let files: Vec<File> = numbers.map(|number| unsafe { File::from_raw_fd(number) }).collect();
+        let file = files.into_iter().next()?;
+        fcntl_setfd(&file, FdFlags::CLOEXEC).ok()?;
+        Some(file)
     }
 
     /// Has programs that this process executes inherit the file, if it may not be opened by its name as who this process is
@@ -78,15 +80,27 @@ impl SharedRows {
     /// # Errors
     /// No descriptor is to be had.
     pub fn hand_on(&self, path: &Path, table: Table) -> io::Result<()> {
-        if self.handed_on.get().is_some() || self.can_be_opened(path)? {
+        let own = u64::from(std::process::id());
+        let is_done = match table {
+            Table::Own => self.is_handed_on.load(Ordering::Relaxed),
+            // A search for the program makes several calls.
+            Table::OfChild => self.handed_on_by.load(Ordering::Relaxed) == own,
+        };
+        if is_done || self.can_be_opened(path)? {
             return Ok(());
         }
         let copy = fcntl_dupfd_cloexec(&*self.file, HIGH)?;
         fcntl_setfd(&copy, FdFlags::empty())?;
         match table {
-            // It stays: to close it would release the locks.
-            Table::Own => _ = self.handed_on.set(Own::new(copy)),
-            Table::OfChild => _ = copy.into_raw_fd(),
+            // It stays, also if another thread has made one meanwhile: to close it would release the locks.
+            Table::Own => {
+                std::mem::forget(Own::new(copy));
+                self.is_handed_on.store(true, Ordering::Relaxed);
+            }
+            Table::OfChild => {
+                std::mem::forget(copy);
+                self.handed_on_by.store(own, Ordering::Relaxed);
+            }
         }
         Ok(())
     }
@@ -173,5 +187,34 @@ impl std::ops::Deref for SharedRows {
                 self.rows,
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_hand_it_on_at_once_keep_its_locks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let rows = SharedRows::new(file, 4).unwrap();
+        assert!(rows.try_lock(1));
+        let is_locked = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains(&format!(":{inode} 1 1")))
+        };
+        assert!(is_locked());
+        // No name that could be opened.
+        let elsewhere = directory.path().join("nothing");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| rows.hand_on(&elsewhere, Table::Own).unwrap());
+            }
+        });
+        assert!(is_locked(), "a descriptor of it was closed");
+        assert!(rows.is_handed_on.load(Ordering::Relaxed));
     }
 }

@@ -170,7 +170,7 @@ fn missing(place: Place) -> c_int {
 }
 
 /// Has the program that is executed inherit the job's ledger, where it could not open that.
-fn hand_on() {
+pub fn hand_on() {
     let table = if owner::is_here() { Table::Own } else { Table::OfChild };
     let member = process::current().and_then(|process| process.member.as_ref());
     member.into_iter().for_each(|member| member.hand_on(table));

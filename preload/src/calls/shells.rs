@@ -1,6 +1,6 @@
 //! Functions of the C library that start a shell by themselves, with the environment as it is: it is not given back what it lacks.
 use super::children;
-use super::exec::{environment, keep_environment};
+use super::exec::{environment, hand_on, keep_environment};
 use super::held::{Held, is_needed, text};
 use crate::abi::next::next_functions;
 use libc::{c_char, c_int, c_void};
@@ -17,6 +17,7 @@ const NO_COMMANDS: c_int = 4;
 /// Before a shell is started: tells of what it is about to start, if that will not be managed, and keeps what it is given.
 pub fn prepare(command: *const c_char) -> Option<Held> {
     children::tell_of_shell(environment());
+    hand_on();
     keep(command)
 }
 

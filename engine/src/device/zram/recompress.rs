@@ -11,6 +11,7 @@ use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::{PAGE_BYTES, pages};
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
+use userswap_policy::cells::SLAB_PAGES;
 use userswap_policy::recompress::{Look, look, look_ns};
 
 /// Pages that have their turn in one step: it holds a fork up, by half a millisecond at a low level.
@@ -134,7 +135,10 @@ impl Zram {
         if bytes.len() + kept.len() / WORTH_PART > kept.len() {
             return false;
         }
-        let Some(to) = self.store(bytes) else { return false };
+        // What is promised to others is not taken.
+        let Some(to) = self.has_slabs(SLAB_PAGES).then(|| self.store(bytes)).flatten() else {
+            return false;
+        };
         self.exchange(number, (from, kept), to)
     }
 
