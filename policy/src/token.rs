@@ -105,16 +105,20 @@ pub fn next(
     (own, for_ms): (usize, u64),
     budget: u32,
 ) -> Option<Token> {
+    // Mostly too early, and the rest takes a look at all members.
+    match token.holder {
+        None if for_ms < UNTRIED_MS << token.refused => return None,
+        Some(holder) if holder != own || for_ms < HELD_MS => return None,
+        _ => {}
+    }
     let short = short(members, token.holder, budget);
     let speed = short.clone().map(|(_, member)| member.speed).sum::<u32>();
     match token.holder {
-        None if for_ms < UNTRIED_MS << token.refused => None,
         None => {
             let is_short = short.clone().any(|(row, _)| row == own);
             let is_worth = is_short && short.count() > 1 && speed < SPEED_LOW;
             is_worth.then_some(Token { holder: Some(own), before: speed, passes: 0, ..token })
         }
-        Some(holder) if holder != own || for_ms < HELD_MS => None,
         Some(_) if speed < token.before.saturating_add(token.before / 4) => {
             let refused = (token.refused + 1).min(REFUSED_MAX);
             Some(Token { holder: None, kept: 0, refused, ..token })
