@@ -67,7 +67,11 @@ fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
             size(member.share_pages),
             size(member.used_pages),
             member.refaults_per_second.to_string(),
-            if member.engaged { String::new() } else { "no engine".to_owned() },
+            match (member.engaged, member.has_turn) {
+                (false, _) => "no engine".to_owned(),
+                (true, true) => "has its turn".to_owned(),
+                (true, false) => String::new(),
+            },
         ]
     });
     std::iter::once(whole).chain(members).collect()

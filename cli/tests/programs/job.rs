@@ -102,8 +102,8 @@ impl Job {
 }
 
 impl Job {
-    /// The processes that have engines, each with its share in bytes.
-    fn shares(&self) -> Vec<(u64, u64)> {
+    /// The processes that have their turn, each with its share in bytes.
+    fn turns(&self) -> Vec<(u64, u64)> {
         let member = |pid: u32| {
             let asked = Command::new(env!("CARGO_BIN_EXE_userswap"))
                 .args(["status", &pid.to_string(), "--json"])
@@ -116,7 +116,7 @@ impl Job {
         let members = status.as_ref().and_then(|status| status["job"]["members"].as_array());
         let share = |member: &Value| {
             let pages = member["share_pages"].as_u64()?;
-            (member["engaged"] == true).then_some((member["pid"].as_u64()?, pages * 4096))
+            (member["has_turn"] == true).then_some((member["pid"].as_u64()?, pages * 4096))
         };
         members.into_iter().flatten().filter_map(share).collect()
     }
@@ -280,9 +280,9 @@ os.killpg(0, 9)
     while favoured.len() < 2 {
         assert!(began.elapsed() < Duration::from_secs(240), "only {favoured:?} had a turn");
         std::thread::sleep(Duration::from_millis(200));
-        let shares: Vec<(u64, u64)> = job.shares();
         // An even share is 32 MiB less what the others have; it does not hold what a member has.
-        let most = shares.iter().filter(|(_, share)| *share > 40 * MIB).map(|(pid, _)| *pid);
+        let turns = job.turns();
+        let most = turns.into_iter().filter(|(_, share)| *share > 40 * MIB).map(|(pid, _)| pid);
         favoured.extend(most);
         assert!(job.child.try_wait().unwrap().is_none(), "the job goes on");
     }

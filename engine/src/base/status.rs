@@ -100,6 +100,10 @@ pub struct MemberStatus {
     pub demand_pages: u64,
     /// Pages that it refaults in a second: it rises at once, and falls by half in a second. 0 without an engine.
     pub refaults_per_second: u64,
+    /// The part of its time in which it did not wait for pages, of a thousand, the last two seconds counting most; 0 without an engine.
+    pub speed: u32,
+    /// Whether it has the swap token: its turn to have what it could use.
+    pub has_turn: bool,
 }
 
 /// What is read ahead of its use, as set.

@@ -210,19 +210,22 @@ impl Ledger {
 
     /// As others are told.
     pub fn status(&self) -> JobStatus {
-        let member = |entry: Entry| MemberStatus {
+        let holder = self.token().holder;
+        let member = |(row, entry): (usize, Entry)| MemberStatus {
             pid: entry.pid,
             engaged: entry.is_engaged,
             share_pages: entry.standing.share.into(),
             used_pages: entry.used.into(),
             demand_pages: entry.standing.demand.into(),
             refaults_per_second: entry.standing.rate.unwrap_or(0).into(),
+            speed: entry.standing.speed,
+            has_turn: holder == Some(row),
         };
         let living = || self.living();
         JobStatus {
             root_pid: self.path.file_name().and_then(root_of).unwrap_or(0),
             budget_pages: self.limit().into(),
-            held_pages: living().map(|entry| u64::from(entry.standing.share)).sum(),
+            held_pages: living().map(|(_, entry)| u64::from(entry.standing.share)).sum(),
             held_pages_max: self.peak().into(),
             exceeded_pages: self.exceeded().into(),
             unmanaged_children: self.unmanaged().into(),
@@ -265,10 +268,10 @@ impl Ledger {
     }
 
     /// The members that have not died.
-    fn living(&self) -> impl Iterator<Item = Entry> {
+    fn living(&self) -> impl Iterator<Item = (usize, Entry)> {
         let is_alive = |row: usize| self.is_own(row) || self.file.has_lock(row + 1..row + 2);
         let rows = self.rows().iter().map(Entry::of).enumerate();
-        rows.filter_map(move |(row, entry)| entry.filter(|_| is_alive(row)))
+        rows.filter_map(move |(row, entry)| Some((row, entry.filter(|_| is_alive(row))?)))
     }
 
     fn is_own(&self, row: usize) -> bool {

@@ -141,8 +141,12 @@ fn job_lines(job: &JobStatus, paint: Paint) -> Vec<Line<'static>> {
             pages(member.used_pages),
             member.refaults_per_second.to_string(),
         ];
-        let engine = if member.engaged { "" } else { "  no engine" };
-        Line::raw(format!("{}{engine}", row(cells.each_ref().map(String::as_str))))
+        let note = match (member.engaged, member.has_turn) {
+            (false, _) => "  no engine",
+            (true, true) => "  has its turn",
+            (true, false) => "",
+        };
+        Line::raw(format!("{}{note}", row(cells.each_ref().map(String::as_str))))
     });
     [Line::styled(head, paint.title()), titles].into_iter().chain(members).collect()
 }
