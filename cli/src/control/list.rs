@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use userswap::ByteSize;
 use userswap::internals::directory::EngineName;
-use userswap::internals::status::{JobStatus, Status};
+use userswap::internals::status::{JobStatus, MemberStatus, Status};
 
 use super::gather::{PATIENCE, engines};
 use super::status::children;
@@ -50,6 +50,15 @@ fn is_shown(job: &JobStatus) -> bool {
     job.members.len() > 1 || job.unmanaged_children > 0
 }
 
+/// What is to be said of a member besides its numbers.
+pub fn note(member: &MemberStatus) -> &'static str {
+    match (member.engaged, member.has_turn) {
+        (false, _) => "no engine",
+        (true, true) => "has its turn",
+        (true, false) => "",
+    }
+}
+
 fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
     let size = |pages: u64| ByteSize(pages * PAGE_BYTES).rounded();
     let whole = [
@@ -67,11 +76,7 @@ fn job_rows(job: &JobStatus) -> Vec<[String; 6]> {
             size(member.share_pages),
             size(member.used_pages),
             member.refaults_per_second.to_string(),
-            match (member.engaged, member.has_turn) {
-                (false, _) => "no engine".to_owned(),
-                (true, true) => "has its turn".to_owned(),
-                (true, false) => String::new(),
-            },
+            note(member).to_owned(),
         ]
     });
     std::iter::once(whole).chain(members).collect()

@@ -15,7 +15,7 @@ pub mod target;
 
 pub use client::Client;
 pub use gather::{Engine, PATIENCE, engines};
-pub use list::list;
+pub use list::{list, note};
 pub use set::{SetArgs, set};
 pub use status::{StatusArgs, status};
 pub use swapoff::{SwapoffArgs, swapoff};

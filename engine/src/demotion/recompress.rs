@@ -24,12 +24,10 @@ impl Core {
     /// One step on each device for which that is asked; how long to rest then, without one for ever.
     pub(super) fn recompress(&self) -> Option<u64> {
         let is_asked = |device: &Device| device.zram().is_some_and(|zram| zram.recompresses());
-        if !self.inside_gate(|| self.devices.list().any(is_asked)) {
-            return None;
-        }
-        // Where nobody says how many run, a CPU counts as idle.
         // Inside the gate: no fork comes while the file is opened.
-        if self.inside_gate(running).is_some_and(|running| !is_idle(running, clock::cpus())) {
+        let running = self.inside_gate(|| self.devices.list().any(is_asked).then(running))?;
+        // Where nobody says how many run, a CPU counts as idle.
+        if running.is_some_and(|running| !is_idle(running, clock::cpus())) {
             return Some(rest_ns(None));
         }
         let begin_ns = clock::now_ns();
@@ -48,7 +46,7 @@ impl Core {
     fn counted(&self, step: Step) -> u64 {
         match step {
             Step::Over(nanoseconds) => nanoseconds,
-            Step::Tried { smaller, .. } => {
+            Step::Smaller(smaller) => {
                 count(&self.counters.zram_recompressed, smaller.into());
                 0
             }

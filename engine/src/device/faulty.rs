@@ -3,9 +3,9 @@
 //! Whatever is to happen is decided here, when a request is made; `sys::request` carries it out in the place of, or
 //! after, what the kernel would do, the same for every way in which requests are driven.
 use super::spec::SpecError;
+use super::spec_parts::digits;
 use crate::sys::request::{Direction, Injected};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use userswap_policy::faulty::{Asked, Failure, Late, Mishap, Outage, Plan, Share};
 
@@ -101,9 +101,9 @@ pub fn read_option(plan: &mut Plan, spec: &str, option: &str) -> Option<Result<(
         "late" => parse_late(value).map(|late| plan.late = Some(late)).ok_or(LATE),
         "error" => value.parse().map(|error| plan.error = error).map_err(|_| ERRORS),
         "outage" => parse_outage(value).map(|out| plan.outage = Some(out)).ok_or(OUTAGE),
-        "full" => parse(value).map(|first| plan.full = Some(first)).ok_or(NUMBER),
-        "gone" => parse(value).map(|first| plan.gone = Some(first)).ok_or(NUMBER),
-        "seed" => parse(value).map(|seed| plan.seed = seed).ok_or(NUMBER),
+        "full" => digits(value).map(|first| plan.full = Some(first)).ok_or(NUMBER),
+        "gone" => digits(value).map(|first| plan.gone = Some(first)).ok_or(NUMBER),
+        "seed" => digits(value).map(|seed| plan.seed = seed).ok_or(NUMBER),
         _ => return None,
     };
     Some(outcome.map_err(refused))
@@ -131,25 +131,20 @@ fn parse_share(value: &str) -> Option<Share> {
     if part.is_empty() || part.len() > 6 {
         return None;
     }
-    let part = parse::<u32>(part)? * 10u32.pow(6 - part.len() as u32);
-    let millionths = parse::<u32>(whole)?.checked_mul(1_000_000)?.checked_add(part)?;
+    let part = digits::<u32>(part)? * 10u32.pow(6 - part.len() as u32);
+    let millionths = digits::<u32>(whole)?.checked_mul(1_000_000)?.checked_add(part)?;
     Share::of_millionths(millionths).filter(|share| *share != Share::default())
 }
 
 fn parse_late(value: &str) -> Option<Late> {
     let (share, ms) = value.split_once(':')?;
-    let ms = parse(ms).filter(|ms| (1..=LATE_MS_MAX).contains(ms))?;
+    let ms = digits(ms).filter(|ms| (1..=LATE_MS_MAX).contains(ms))?;
     Some(Late { share: parse_share(share)?, ms })
 }
 
 fn parse_outage(value: &str) -> Option<Outage> {
     let (first, count) = value.split_once(':')?;
-    Some(Outage { first: parse(first)?, count: parse(count)? })
-}
-
-/// A number of digits only: no sign, no space.
-fn parse<T: FromStr>(text: &str) -> Option<T> {
-    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+    Some(Outage { first: digits(first)?, count: digits(count)? })
 }
 
 /// A plan's options, as they are read.

@@ -3,12 +3,18 @@ use super::remote;
 use super::s3::address as s3;
 use super::spec::{COMPRESSED_WORD, ENCRYPT_WORD, MEMORY_WORD, SpecError};
 use crate::base::size::parse_size;
+use std::str::FromStr;
 
 /// A value with a name; or `encrypt`, also when that is misspelt: a file of that name would not be encrypted. A comma in
 /// a directory's or file's name is not ours.
 pub(super) fn is_meant_as_option(text: &str) -> bool {
     let start = text.get(..3).unwrap_or_default();
     !text.contains('/') && (text.contains('=') || start.eq_ignore_ascii_case(&ENCRYPT_WORD[..3]))
+}
+
+/// A number of digits only: no sign, no space.
+pub(super) fn digits<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Separates a trailing `:SIZE` from the path.

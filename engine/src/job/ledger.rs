@@ -235,13 +235,17 @@ impl Ledger {
 
     /// The members, those included that have died and were not swept yet.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + Clone {
-        self.rows().iter().filter_map(Entry::of)
+        self.numbered().map(|(_, entry)| entry)
     }
 
-    /// What the members' rows say, with their numbers; with whose turn it is.
-    pub(super) fn standings(&self) -> impl Iterator<Item = (usize, Standing)> + Clone {
+    fn numbered(&self) -> impl Iterator<Item = (usize, Entry)> + Clone {
         let rows = self.rows().iter().map(Entry::of).enumerate();
-        rows.filter_map(|(row, entry)| Some((row, entry?.standing)))
+        rows.filter_map(|(row, entry)| Some((row, entry?)))
+    }
+
+    /// What the members' rows say, with their numbers.
+    pub(super) fn standings(&self) -> impl Iterator<Item = (usize, Standing)> + Clone {
+        self.numbered().map(|(row, entry)| (row, entry.standing))
     }
 
     /// Who has the swap token.
@@ -251,6 +255,11 @@ impl Ledger {
         let [before, passes, kept, refused] =
             [Head::Before, Head::Passes, Head::Kept, Head::Refused].map(read);
         Token { holder, before, passes, kept, refused }.clamped()
+    }
+
+    /// The token is nobody's, unless another has given it on.
+    pub(super) fn drop_token(&self, from: Token) {
+        self.pass_token(from, Token { holder: None, ..from });
     }
 
     /// Gives the token on, unless another has: what is known beside it is a hint, and is read anew.
@@ -270,8 +279,7 @@ impl Ledger {
     /// The members that have not died.
     fn living(&self) -> impl Iterator<Item = (usize, Entry)> {
         let is_alive = |row: usize| self.is_own(row) || self.file.has_lock(row + 1..row + 2);
-        let rows = self.rows().iter().map(Entry::of).enumerate();
-        rows.filter_map(move |(row, entry)| Some((row, entry.filter(|_| is_alive(row))?)))
+        self.numbered().filter(move |(row, _)| is_alive(*row))
     }
 
     fn is_own(&self, row: usize) -> bool {

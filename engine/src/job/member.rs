@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
-use userswap_policy::token::{self, Token, favoured};
+use userswap_policy::token::{self, favoured};
 
 /// Pages up to which a member without an engine is never refused: with one, in use, it would need no less. Those that have
 /// more give way.
@@ -308,7 +308,7 @@ impl Member {
         };
         let is_lost = |row| row != own && (for_ms >= LOST_MS || !is_there(row));
         if token.holder.is_some_and(is_lost) {
-            return self.ledger.pass_token(token, Token { holder: None, ..token });
+            return self.ledger.drop_token(token);
         }
         let members = self.ledger.standings();
         if let Some(next) = token::next(members, token, (own, for_ms), self.ledger.limit()) {
@@ -418,7 +418,7 @@ impl Member {
         if self.row().is_some() {
             let token = self.ledger.token();
             if token.holder == Some(self.index()) {
-                self.ledger.pass_token(token, Token { holder: None, ..token });
+                self.ledger.drop_token(token);
             }
             self.ledger.remove_if_last();
         }

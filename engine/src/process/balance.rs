@@ -100,7 +100,7 @@ impl Progress {
 
     /// The engine's own threads are among those that ran: they run for the kernel nearly all of the time.
     fn counts(core: &Core) -> [u64; 2] {
-        [process::user_ns(), core.counters.latency.sum_ns()]
+        [process::cpu_time().user_ms * 1_000_000, core.counters.latency.sum_ns()]
     }
 
     fn look(&mut self, core: &Core, elapsed_ms: u64) {

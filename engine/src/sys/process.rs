@@ -195,12 +195,6 @@ pub fn preemptions() -> u64 {
     used_by(libc::RUSAGE_THREAD).ru_nivcsw as u64
 }
 
-/// Nanoseconds that this process and its threads have run outside the kernel.
-pub fn user_ns() -> u64 {
-    let libc::timeval { tv_sec, tv_usec } = used().ru_utime;
-    (tv_sec * 1_000_000 + tv_usec) as u64 * 1000
-}
-
 /// What this process and its threads have used so far.
 pub(super) fn used() -> libc::rusage {
     used_by(libc::RUSAGE_SELF)

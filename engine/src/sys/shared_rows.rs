@@ -61,9 +61,9 @@ impl SharedRows {
     /// may be several descriptors: the others are closed, as the program might close them later, and its locks would go.
     pub fn inherited(path: &Path) -> Option<File> {
         let is_it = |number: &RawFd| {
-            let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
+            let link = || std::fs::read_link(format!("/proc/self/fd/{number}"));
             // What this process has opened is not inherited.
-            *number >= HIGH && !is_own(*number) && link.is_ok_and(|it| it == path)
+            *number >= HIGH && !is_own(*number) && link().is_ok_and(|it| it == path)
         };
         let names = directory::names(Path::new("/proc/self/fd"), usize::MAX).ok()?;
         let numbers = names.iter().filter_map(|name| name.to_str()?.parse().ok()).filter(is_it);

@@ -116,11 +116,13 @@ fn fits(process: &Process) -> bool {
     match &process.member {
         None => process.accessible_pages() * PAGE_BYTES as u64 <= process.options.ram_bytes,
         Some(member) => {
-            // A filter may end a process that opens files.
-            if !member.holds(pages_of(process)) && !filters::is_filtered() {
-                look_at_heap(process);
+            member.holds(pages_of(process)) || {
+                // A filter may end a process that opens files.
+                if !filters::is_filtered() {
+                    look_at_heap(process);
+                }
+                member.covers(pages_of(process))
             }
-            member.covers(pages_of(process))
         }
     }
 }

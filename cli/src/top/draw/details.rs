@@ -6,7 +6,7 @@ use userswap::internals::status::{DeviceState, DeviceStatus, JobStatus, NodeStat
 use super::super::history::History;
 use super::super::text::{megabytes, or_dash, pages, percent, size};
 use super::{Paint, left, right};
-use crate::control::plain;
+use crate::control::{note, plain};
 
 /// Columns of a device's numbers: used, size, in, out, busy, with a space before each.
 const DEVICE_NUMBERS: usize = 6 + 6 + 8 + 9 + 6;
@@ -141,12 +141,8 @@ fn job_lines(job: &JobStatus, paint: Paint) -> Vec<Line<'static>> {
             pages(member.used_pages),
             member.refaults_per_second.to_string(),
         ];
-        let note = match (member.engaged, member.has_turn) {
-            (false, _) => "  no engine",
-            (true, true) => "  has its turn",
-            (true, false) => "",
-        };
-        Line::raw(format!("{}{note}", row(cells.each_ref().map(String::as_str))))
+        let line = format!("{}  {}", row(cells.each_ref().map(String::as_str)), note(member));
+        Line::raw(line.trim_end().to_owned())
     });
     [Line::styled(head, paint.title()), titles].into_iter().chain(members).collect()
 }

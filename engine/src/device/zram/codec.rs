@@ -3,6 +3,7 @@
 //! What a codec works with is allocated when the device is taken into use: a fault that has to write out itself may do
 //! so in a signal handler. What it keeps of the last page is in no core dump.
 use crate::device::spec::{SpecError, set_once};
+use crate::device::spec_parts::digits;
 use crate::device::zram::words;
 use crate::sys::PAGE_BYTES;
 use crate::sys::lock::{Guard, Lock};
@@ -80,9 +81,8 @@ impl FromStr for Again {
     fn from_str(text: &str) -> Result<Self, ()> {
         let (level, seconds) =
             text.split_once(':').map_or((text, None), |(level, seconds)| (level, Some(seconds)));
-        let seconds = seconds.map_or(Ok(COLD_SECONDS), digits)?;
-        let again = Self { level: level_of(level).ok_or(())?, seconds };
-        if seconds == 0 { Err(()) } else { Ok(again) }
+        let seconds = seconds.map_or(Some(COLD_SECONDS), digits).filter(|seconds| *seconds > 0);
+        Ok(Self { level: level_of(level).ok_or(())?, seconds: seconds.ok_or(())? })
     }
 }
 
@@ -148,12 +148,6 @@ impl Options {
 
 fn level_of(text: &str) -> Option<i32> {
     text.parse().ok().filter(|level| (LEVEL_MIN..=LEVEL_MAX).contains(level))
-}
-
-/// A number without a sign.
-fn digits(text: &str) -> Result<u32, ()> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { text.parse().map_err(drop) } else { Err(()) }
 }
 
 fn refused(spec: &str, option: &str, allowed: &'static str) -> SpecError {

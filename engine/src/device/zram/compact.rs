@@ -7,7 +7,6 @@ use super::Zram;
 use super::entries::Entry;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::ZeroedSlice;
-use crate::sys::pages;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use userswap_policy::cells::Cell;
@@ -81,11 +80,8 @@ impl Zram {
         if !self.leaving.has(Cell::from_number(from.cell).slab()) {
             return;
         }
-        let bytes = from.bytes as usize;
-        let Some(to) = self.take(bytes) else { return };
-        // Nobody reads the new cell before its place is in the entry, nor writes to the old one while it is there.
-        pages::view_mut(self.memory.address() + to.start, bytes)
-            .copy_from_slice(pages::view(self.memory.address() + from.start, bytes));
+        // Nobody writes to the old cell while it is in the entry.
+        let Some(to) = self.store(self.view(from)) else { return };
         held.replace(Entry::Cell(to));
         self.put(from);
     }

@@ -158,7 +158,6 @@ impl Zram {
             return false;
         }
         self.leaving.slots_ever.fetch_max(run.first + run.count, Ordering::Relaxed);
-        self.recompress.iter().for_each(|recompress| recompress.on_written(run));
         for number in run.first..run.first + run.count {
             let before = self.entries.hold(number).replace(Entry::Reserved);
             assert_eq!(before, Entry::Absent, "a slot that is given out is empty");
@@ -218,8 +217,7 @@ impl Zram {
         self.remember(entry);
         let before = self.entries.hold(number).replace(entry);
         self.forget(before);
-        let run = SlotRun { first: number, count: 1 };
-        self.recompress.iter().for_each(|recompress| recompress.on_written(run));
+        self.recompress.iter().for_each(|recompress| recompress.on_written(number));
         Ok(())
     }
 
@@ -247,6 +245,11 @@ impl Zram {
         Some(place)
     }
 
+    /// What is in a cell; its slot's entry is held, or nobody else knows it.
+    fn view(&self, place: Place) -> &[u8] {
+        pages::view(self.memory.address() + place.start, place.bytes as usize)
+    }
+
     fn take(&self, bytes: usize) -> Option<Place> {
         let mut cells = self.cells.lock();
         let before = cells.counts();
@@ -267,7 +270,7 @@ impl Zram {
                 Ok(())
             }
             Entry::Cell(place) => {
-                let bytes = pages::view(self.memory.address() + place.start, place.bytes as usize);
+                let bytes = self.view(place);
                 if bytes.len() == PAGE_BYTES {
                     page.copy_from_slice(bytes);
                     return Ok(());
@@ -300,10 +303,9 @@ impl Zram {
                 to.get_mut(..SAME_BYTES)?.copy_from_slice(&value.to_ne_bytes());
                 Some(Form::Same)
             }
-            Entry::Cell(Place { start, bytes, .. }) => {
-                let bytes = Some(bytes as usize).filter(|bytes| *bytes < PAGE_BYTES)?;
-                let packed = pages::view(self.memory.address() + start, bytes);
-                to.get_mut(..bytes)?.copy_from_slice(packed);
+            Entry::Cell(place) => {
+                let bytes = Some(place.bytes as usize).filter(|bytes| *bytes < PAGE_BYTES)?;
+                to.get_mut(..bytes)?.copy_from_slice(self.view(place));
                 Some(Form::Packed(bytes))
             }
         }

@@ -3,9 +3,9 @@
 //! When a page has its turn is `policy::recompress`'s. What a slot holds is copied with its entry held; the work, tens of
 //! microseconds, is done on the copy, with no lock that a fault could wait for; and the smaller page takes the place of the
 //! other if that is still there, byte for byte: then it is the same page, whatever came and went meanwhile.
+use super::Zram;
 use super::codec::{Codec, Compression, Packed};
 use super::entries::{Entry, Place};
-use super::{SlotRun, Zram};
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::{PAGE_BYTES, pages};
@@ -43,8 +43,8 @@ struct Sweep {
 /// What a step has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// So many pages had their turn, so many of them are smaller now; there may be more at once.
-    Tried { pages: u32, smaller: u32 },
+    /// So many pages are smaller now; there may be more at once.
+    Smaller(u32),
     /// There is nothing to do for so many nanoseconds.
     Over(u64),
 }
@@ -66,10 +66,9 @@ impl Recompress {
         Ok(Some(Self { look_ns: look_ns(again.seconds), ages, sweep: Lock::new(sweep) }))
     }
 
-    /// Pages come to these slots.
-    pub(super) fn on_written(&self, run: SlotRun) {
-        let ages = &self.ages[run.first as usize..(run.first + run.count) as usize];
-        ages.iter().for_each(|age| age.store(0, Ordering::Relaxed));
+    /// A page has come to a slot.
+    pub(super) fn on_written(&self, number: u32) {
+        self.ages[number as usize].store(0, Ordering::Relaxed);
     }
 
     /// Whether a slot's page has its turn at this look.
@@ -103,27 +102,27 @@ impl Zram {
             sweep.begins_ns = now_ns + recompress.look_ns;
         }
         let end = self.leaving.slots_ever.load(Ordering::Relaxed);
-        let (mut pages, mut smaller) = (0, 0);
+        let (mut tried, mut smaller) = (0, 0);
         let stop = end.min(sweep.next + LOOKED_MAX);
-        while sweep.next < stop && pages < TRIED_MAX {
+        while sweep.next < stop && tried < TRIED_MAX {
             let number = sweep.next;
             sweep.next += 1;
             if self.entries.cell_hint(number).is_some() && recompress.has_turn(number) {
-                pages += 1;
+                tried += 1;
                 smaller += u32::from(self.try_again(number, &mut sweep));
             }
         }
         if sweep.next >= end {
             sweep.next = 0;
         }
-        Some(Step::Tried { pages, smaller })
+        Some(Step::Smaller(smaller))
     }
 
     /// Whether what a slot holds is smaller now.
     fn try_again(&self, number: u32, sweep: &mut Sweep) -> bool {
         let kept = pages::view_mut(sweep.memory.address(), PAGE_BYTES);
         let page = pages::view_mut(sweep.memory.address() + PAGE_BYTES, PAGE_BYTES);
-        let Entry::Cell(from) = self.copy_cell(number, kept) else { return false };
+        let Some(from) = self.copy_cell(number, kept) else { return false };
         let kept = &kept[..from.bytes as usize];
         match kept.len() {
             PAGE_BYTES => page.copy_from_slice(kept),
@@ -142,18 +141,16 @@ impl Zram {
         self.exchange(number, (from, kept), to)
     }
 
-    /// What a slot holds; what is in its cell is copied.
-    fn copy_cell(&self, number: u32, to: &mut [u8]) -> Entry {
+    /// Copies what is in a slot's cell, if it has one.
+    pub(super) fn copy_cell(&self, number: u32, to: &mut [u8]) -> Option<Place> {
         let held = self.entries.hold(number);
-        let entry = held.entry();
-        if let Entry::Cell(place) = entry {
-            to[..place.bytes as usize].copy_from_slice(self.view(place));
-        }
-        entry
+        let Entry::Cell(place) = held.entry() else { return None };
+        to[..place.bytes as usize].copy_from_slice(self.view(place));
+        Some(place)
     }
 
     /// Puts a cell in the place of another, if that still is what was copied; else the cell is free again.
-    fn exchange(&self, number: u32, (from, kept): (Place, &[u8]), to: Place) -> bool {
+    pub(super) fn exchange(&self, number: u32, (from, kept): (Place, &[u8]), to: Place) -> bool {
         let held = self.entries.hold(number);
         let is_same = held.entry() == Entry::Cell(from) && self.view(from) == kept;
         self.remember(Entry::Cell(to));
@@ -163,62 +160,5 @@ impl Zram {
         drop(held);
         self.forget(Entry::Cell(if is_same { from } else { to }));
         is_same
-    }
-
-    fn view(&self, place: Place) -> &[u8] {
-        pages::view(self.memory.address() + place.start, place.bytes as usize)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::zram::Form;
-    use crate::device::zram::allowance::Allowance;
-    use std::sync::Arc;
-
-    fn page(seed: u64) -> Vec<u8> {
-        let mut state = seed | 1;
-        let byte = |index: usize| {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            if index < 900 { (state >> 56) as u8 } else { b'a' }
-        };
-        (0..PAGE_BYTES).map(byte).collect()
-    }
-
-    #[test]
-    fn another_page_in_the_same_cell_is_not_taken_for_the_one_that_was_copied() {
-        let allowance = Allowance::new();
-        allowance.set_budget(4096);
-        let compression = Compression { again: "1".parse().ok(), ..Compression::default() };
-        let zram = Zram::new(64, compression, Arc::new(allowance)).unwrap();
-        let (slot, mut kept, mut found) =
-            (SlotRun { first: 1, count: 1 }, [0; PAGE_BYTES], [0; PAGE_BYTES]);
-        assert!(zram.reserve(slot));
-        zram.write(1, &page(1)).unwrap();
-        let Entry::Cell(from) = zram.copy_cell(1, &mut kept) else { panic!("it is in a cell") };
-        let kept = &kept[..from.bytes as usize];
-        // As long as the other, and where that was.
-        let is_there = |seed: &u64| {
-            zram.free(slot);
-            assert!(zram.reserve(slot));
-            zram.write(1, &page(*seed)).unwrap();
-            zram.entries.hold(1).entry() == Entry::Cell(from)
-        };
-        let other = (2..500).find(is_there).expect("some page is as long");
-        let to = zram.store(&kept[..100]).unwrap();
-        assert!(!zram.exchange(1, (from, kept), to));
-        zram.read(1, &mut found).unwrap();
-        assert!(found == *page(other));
-        assert!(is_there(&1), "the first comes back there");
-        let to = zram.store(kept).unwrap();
-        assert!(
-            zram.exchange(1, (from, kept), to) && zram.entries.hold(1).entry() == Entry::Cell(to)
-        );
-        zram.read(1, &mut found).unwrap();
-        assert!(found == *page(1));
-        let sizes = (zram.stored().pages, zram.stored().compressed_bytes);
-        assert_eq!(sizes, (1, u64::from(from.bytes)), "of both cells one is in use");
-        assert_eq!(zram.copy_packed(1, &mut found), Some(Form::Packed(kept.len())));
     }
 }

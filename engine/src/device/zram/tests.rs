@@ -8,18 +8,18 @@ const ALGORITHMS: [Algorithm; 2] = [Algorithm::Lz4, Algorithm::Zstd];
 
 /// Whose memory is limited to as much, or a third more where that is a lot.
 fn zram(algorithm: Algorithm, slots: u32, limit: u32) -> Zram {
+    zram_by(Compression { algorithm, ..Compression::default() }, slots, limit)
+}
+
+fn zram_by(compression: Compression, slots: u32, limit: u32) -> Zram {
     let allowance = Allowance::new();
     allowance.set_budget(2 * limit);
-    let compression = Compression { algorithm, level: None, again: None };
     Zram::new(slots, compression, Arc::new(allowance)).unwrap()
 }
 
 /// The same, which compresses once more what has been there for a second.
 fn zram_again(algorithm: Algorithm, slots: u32) -> Zram {
-    let allowance = Allowance::new();
-    allowance.set_budget(2 * slots);
-    let again = "9:1".parse().ok();
-    Zram::new(slots, Compression { algorithm, level: None, again }, Arc::new(allowance)).unwrap()
+    zram_by(Compression { algorithm, level: None, again: "9:1".parse().ok() }, slots, slots)
 }
 
 /// Looks at all pages once, `now_ns` being later than any look before; how many are smaller now.
@@ -27,7 +27,7 @@ fn look_again(zram: &Zram, now_ns: u64) -> u32 {
     let mut all = 0;
     loop {
         match zram.recompress(now_ns).expect("nobody else looks") {
-            Step::Tried { smaller, .. } => all += smaller,
+            Step::Smaller(smaller) => all += smaller,
             Step::Over(_) => return all,
         }
     }
@@ -311,6 +311,37 @@ fn pages_that_are_read_written_and_freed_while_they_are_compressed_again_stay_wh
             assert!(smaller > 100, "{algorithm}: only {smaller} were compressed again");
         });
     }
+}
+
+#[test]
+fn another_page_in_the_same_cell_is_not_taken_for_the_one_that_was_copied() {
+    let zram = zram_again(Algorithm::Lz4, 2048);
+    let page = |seed| page(900, seed);
+    let (slot, mut kept, mut found) = (run(1, 1), [0; PAGE_BYTES], [0; PAGE_BYTES]);
+    assert!(zram.reserve(slot));
+    zram.write(1, &page(1)).unwrap();
+    let from = zram.copy_cell(1, &mut kept).expect("it is in a cell");
+    let kept = &kept[..from.bytes as usize];
+    // As long as the other, and where that was.
+    let is_there = |seed: &u64| {
+        zram.free(slot);
+        assert!(zram.reserve(slot));
+        zram.write(1, &page(*seed)).unwrap();
+        zram.entries.hold(1).entry() == Entry::Cell(from)
+    };
+    let other = (2..500).find(is_there).expect("some page is as long");
+    let to = zram.store(&kept[..100]).unwrap();
+    assert!(!zram.exchange(1, (from, kept), to));
+    zram.read(1, &mut found).unwrap();
+    assert!(found == *page(other));
+    assert!(is_there(&1), "the first comes back there");
+    let to = zram.store(kept).unwrap();
+    assert!(zram.exchange(1, (from, kept), to) && zram.entries.hold(1).entry() == Entry::Cell(to));
+    zram.read(1, &mut found).unwrap();
+    assert!(found == *page(1));
+    let sizes = (zram.stored().pages, zram.stored().compressed_bytes);
+    assert_eq!(sizes, (1, u64::from(from.bytes)), "of both cells one is in use");
+    assert_eq!(zram.copy_packed(1, &mut found), Some(Form::Packed(kept.len())));
 }
 
 proptest! {
