@@ -91,7 +91,7 @@ pub mod internals {
     pub use crate::device::zram::{Stored, codec};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};
-    pub use crate::job::member::Member;
+    pub use crate::job::member::{Member, Turn};
     pub use crate::process::probe::{Means, means};
     pub use crate::process::share::anonymous_pages;
     pub use crate::state::address_space::ARENA_PAGES_MAX;

@@ -19,14 +19,14 @@ const SPEED_LOW: u32 = SPEED_FULL * 2 / 3;
 /// For so long a member has the token: what it lacks is read within a second or two.
 const HELD_MS: u64 = 8000;
 /// For so long nobody has it before it is tried, so that it is known how all get on without.
-const UNTRIED_MS: u64 = 4000;
+const UNTRIED_MS: u64 = 2000;
 /// After so many members the same again, as all may get on without by now; then after twice as many, and four times.
 const PASSES: u32 = 4;
 const KEPT_MAX: u32 = 2;
 
 /// A member that refaults fewer pages in a second is not slow for want of them: it may be filling its memory.
 const RATE_LOW: u32 = 64;
-/// Each time that it has not helped it is tried after twice the time, up to some four minutes.
+/// Once it has not helped it is tried after four times the time, then each time after twice that, up to some four minutes.
 const REFUSED_MAX: u32 = 6;
 
 /// What is known of the token.
@@ -97,6 +97,10 @@ pub fn refaults(member: &Standing) -> bool {
     member.rate >= Some(RATE_LOW)
 }
 
+fn untried_ms(refused: u32) -> u64 {
+    UNTRIED_MS << (refused + u32::from(refused > 0))
+}
+
 /// What becomes of the token, as the member at `own` sees it, which has had it for so long, or nobody has while it refaulted; None
 /// where it stays as it is.
 pub fn next(
@@ -107,7 +111,7 @@ pub fn next(
 ) -> Option<Token> {
     // Mostly too early, and the rest takes a look at all members.
     match token.holder {
-        None if for_ms < UNTRIED_MS << token.refused => return None,
+        None if for_ms < untried_ms(token.refused) => return None,
         Some(holder) if holder != own || for_ms < HELD_MS => return None,
         _ => {}
     }
@@ -125,12 +129,26 @@ pub fn next(
         }
         Some(_) => {
             let passes = token.passes.saturating_add(1);
-            let next = from(short, own + 1).find(|row| *row != own);
-            let holder = next.filter(|_| passes < PASSES << token.kept);
-            let kept = token.kept + u32::from(holder.is_none());
-            Some(Token { holder, passes, kept: kept.min(KEPT_MAX), refused: 0, ..token })
+            let next = after(short, own).filter(|_| passes < PASSES << token.kept);
+            let kept = token.kept + u32::from(next.is_none());
+            Some(Token { holder: next, passes, kept: kept.min(KEPT_MAX), refused: 0, ..token })
         }
     }
+}
+
+/// Who has the token when the member that had it ends, or has got lost: the next, who is not to wait until it is tried anew.
+pub fn after_end(
+    members: impl Iterator<Item = (usize, Standing)> + Clone,
+    token: Token,
+    budget: u32,
+) -> Token {
+    let next = |ended| after(short(members, None, budget), ended);
+    Token { holder: token.holder.and_then(next), ..token }
+}
+
+/// The next that is short.
+fn after(short: impl Iterator<Item = (usize, Standing)> + Clone, own: usize) -> Option<usize> {
+    from(short, own + 1).find(|row| *row != own)
 }
 
 #[cfg(test)]
@@ -150,6 +168,17 @@ mod tests {
 
     fn held(holder: usize) -> Token {
         Token { holder: Some(holder), before: 100, ..Token::default() }
+    }
+
+    #[test]
+    fn when_its_holder_ends_the_next_that_is_short_has_it_at_once() {
+        let mut members = [member(2000, 20); 4];
+        members[3].demand = 100;
+        let token = Token { passes: 2, ..held(2) };
+        assert_eq!(after_end(rows(&members), token, BUDGET), Token { holder: Some(0), ..token });
+        // Alone it has all that there is.
+        let last = after_end(rows(&members[2..3]), held(0), BUDGET);
+        assert_eq!(last, Token { holder: None, ..held(0) });
     }
 
     #[test]
@@ -178,8 +207,8 @@ mod tests {
         assert_eq!(tried, Token { holder: Some(1), before: 80, ..Token::default() });
         assert_eq!(next(rows(&slow), Token::default(), (1, UNTRIED_MS - 1), BUDGET), None);
         let refused = Token { refused: 2, ..Token::default() };
-        assert_eq!(next(rows(&slow), refused, (1, 4 * UNTRIED_MS - 1), BUDGET), None);
-        assert!(next(rows(&slow), refused, (1, 4 * UNTRIED_MS), BUDGET).is_some());
+        assert_eq!(next(rows(&slow), refused, (1, 8 * UNTRIED_MS - 1), BUDGET), None);
+        assert!(next(rows(&slow), refused, (1, 8 * UNTRIED_MS), BUDGET).is_some());
         // Well enough served, with enough for all, or alone.
         for others in [&[member(2000, 200); 4][..], &[member(700, 20); 4], &[member(2000, 20)]] {
             assert_eq!(next(rows(others), Token::default(), (0, 99_999), BUDGET), None);

@@ -257,11 +257,6 @@ impl Ledger {
         Token { holder, before, passes, kept, refused }.clamped()
     }
 
-    /// The token is nobody's, unless another has given it on.
-    pub(super) fn drop_token(&self, from: Token) {
-        self.pass_token(from, Token { holder: None, ..from });
-    }
-
     /// Gives the token on, unless another has: what is known beside it is a hint, and is read anew.
     pub(super) fn pass_token(&self, from: Token, to: Token) {
         let number = |token: Token| token.holder.map_or(0, |row| row as u32 + 1);

@@ -5,15 +5,16 @@
 //! are made past our fork never write to a row: they look at whose it is.
 use crate::base::limits::RAM_MIN_BYTES;
 use crate::job::ledger::{self, Entry, Ledger, Swept};
+use crate::job::needs::Needs;
 use crate::job::rows::{self, Row, Word};
 use crate::sys::lock::Lock;
 use crate::sys::shared_rows::Table;
 use crate::sys::{PAGE_BYTES, clock, futex, process};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use userswap_policy::job::{Move, Standing, decide};
-use userswap_policy::token::{self, favoured};
+use userswap_policy::token::{self, Token, favoured};
 
 /// Pages up to which a member without an engine is never refused: with one, in use, it would need no less. Those that have
 /// more give way.
@@ -69,10 +70,8 @@ pub struct Member {
     outside: AtomicU32,
     /// All that it has outside, by the last look.
     outside_seen: AtomicU32,
-    /// See [`Member::is_idle`].
-    is_idle: AtomicBool,
-    /// It is to be woken when it is short of pages.
-    sleeps: AtomicBool,
+    /// What its engine should not have less than.
+    pub needs: Needs,
     /// Held while the share changes, and across fork.
     changing: Lock<()>,
 }
@@ -120,8 +119,7 @@ impl Member {
             inherited: AtomicU32::new(0),
             outside: AtomicU32::new(0),
             outside_seen: AtomicU32::new(0),
-            is_idle: AtomicBool::new(false),
-            sleeps: AtomicBool::new(false),
+            needs: Needs::default(),
             changing: Lock::new(()),
         })
     }
@@ -274,7 +272,9 @@ impl Member {
         let Some(Entry { standing: own, .. }) = self.row().and_then(Entry::of) else {
             return Move::Keep;
         };
-        let turn = favoured(self.ledger.standings(), self.ledger.token(), self.ledger.limit());
+        let token = self.ledger.token();
+        self.needs.set_waiting(token.holder.is_some_and(|row| row != self.index()));
+        let turn = favoured(self.ledger.standings(), token, self.ledger.limit());
         let place = |row| turn.iter().position(|other| *other == Some(row)).map(|at| at as u8);
         let own = Standing { place: place(self.index()), ..own };
         let members = || {
@@ -308,12 +308,18 @@ impl Member {
         };
         let is_lost = |row| row != own && (for_ms >= LOST_MS || !is_there(row));
         if token.holder.is_some_and(is_lost) {
-            return self.ledger.drop_token(token);
+            return self.end_turn(token);
         }
         let members = self.ledger.standings();
         if let Some(next) = token::next(members, token, (own, for_ms), self.ledger.limit()) {
             self.ledger.pass_token(token, next);
         }
+    }
+
+    /// The next one has the token of a member that does not give it on.
+    fn end_turn(&self, token: Token) {
+        let next = token::after_end(self.ledger.standings(), token, self.ledger.limit());
+        self.ledger.pass_token(token, next);
     }
 
     /// Grows to so many pages as far as there are free ones; those that have too much are asked for the others. Returns
@@ -373,21 +379,9 @@ impl Member {
         self.row().into_iter().for_each(ledger::ask);
     }
 
-    /// Says whether this process is idle, and whether it is to be woken when it is short of pages. Relaxed: to be woken once more or
-    /// less is no matter.
-    pub fn set_idle(&self, is_idle: bool, sleeps: bool) {
-        self.is_idle.store(is_idle, Ordering::Relaxed);
-        self.sleeps.store(is_idle && sleeps, Ordering::Relaxed);
-    }
-
-    /// Whether others may have what this process has above the least that it needs.
-    pub fn is_idle(&self) -> bool {
-        self.is_idle.load(Ordering::Relaxed)
-    }
-
     /// The engine is short of pages: as an idle process it may have next to none, and is not to wait for its next look.
     pub fn wake_if_idle(&self) {
-        if self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed) {
+        if self.needs.end_sleep() {
             self.wake();
         }
     }
@@ -418,7 +412,7 @@ impl Member {
         if self.row().is_some() {
             let token = self.ledger.token();
             if token.holder == Some(self.index()) {
-                self.ledger.drop_token(token);
+                self.end_turn(token);
             }
             self.ledger.remove_if_last();
         }
@@ -428,7 +422,7 @@ impl Member {
     /// for what it cannot get as long as both share them.
     pub fn renew(&self, pages: u32, floor: u32) -> u32 {
         self.changing.release();
-        self.set_idle(false, false);
+        self.needs.set_idle(false, false);
         let row = self.ledger.claim().map_or(NONE, |row| row as u32);
         self.ledger.note_forked();
         self.owner.store(std::process::id(), Ordering::Relaxed);

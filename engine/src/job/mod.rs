@@ -4,4 +4,5 @@
 //! member should have is `policy::job`'s, what an engine does about it `process/balance.rs`.
 pub mod ledger;
 pub mod member;
+pub mod needs;
 pub mod rows;

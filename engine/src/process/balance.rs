@@ -91,7 +91,7 @@ struct Progress {
 }
 
 /// What is known of its progress counts half after about so long.
-const PROGRESS_MS: u64 = 2000;
+const PROGRESS_MS: u64 = 1000;
 
 impl Progress {
     fn of(core: &Core) -> Self {
@@ -202,7 +202,7 @@ impl Balance {
         let content = content.saturating_add(self.member.outside());
         let is_idle = self.is_idle();
         // One that gives way, or fills memory, looks often enough by itself.
-        self.member.set_idle(is_idle, pressure == Pressure::None);
+        self.member.needs.set_idle(is_idle, pressure == Pressure::None);
         Standing {
             share: self.member.share(),
             floor: self.core.floor_pages(),

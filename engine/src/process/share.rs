@@ -4,6 +4,7 @@ use crate::base::error::Error;
 use crate::base::limits::NODE_MIN_PAGES;
 use crate::device::record::Device;
 use crate::job::member::{ALLOWANCE_PAGES, Member};
+use crate::job::needs::Need;
 use crate::state::core::{Core, Path};
 use crate::sys::own_fd::Own;
 use crate::sys::uffd::Rights;
@@ -16,6 +17,8 @@ const ROLLUP: &str = "/proc/thread-self/smaps_rollup";
 
 /// What an engine that is in use should have.
 const FLOOR_PAGES: u32 = ALLOWANCE_PAGES;
+/// What one should have whose turn it is not: the less, the more the others get on.
+const WAITING_PAGES: u32 = FLOOR_PAGES / 2;
 
 /// At most one part in so many of a share is charged with what is outside the engine.
 const OUTSIDE_PART: u32 = 4;
@@ -82,13 +85,11 @@ impl Core {
             }
             _ => NODE_MIN_PAGES,
         };
-        let gets_by = self.is_idle() && self.works_with_little();
-        if gets_by { least } else { least.max(FLOOR_PAGES) }
-    }
-
-    /// Whether nothing is asked of the engine: one that is in use may lock memory, or pin it, and fill what it has left.
-    fn is_idle(&self) -> bool {
-        self.member().is_some_and(Member::is_idle)
+        match self.member().map_or(Need::Full, |member| member.needs.now()) {
+            Need::Idle | Need::Waiting if self.works_with_little() => least,
+            Need::Waiting => least.max(WAITING_PAGES),
+            Need::Idle | Need::Full => least.max(FLOOR_PAGES),
+        }
     }
 
     /// Where calls pin what they are about, because the kernel's faults are not served or copies do not notice what devices write,

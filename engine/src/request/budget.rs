@@ -2,6 +2,8 @@
 use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::base::topology::shares;
+use crate::job::member::ALLOWANCE_PAGES;
+use crate::job::needs::Need;
 use crate::reclaim::repay::Payment;
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -69,6 +71,21 @@ impl Core {
         self.readahead.fit(&budgets);
         self.limit_stored();
         Ok(())
+    }
+
+    /// An engine that has given way as a member of a job has again what one in use should have. Returns whether it had less.
+    pub(crate) fn take_floor(&self) -> bool {
+        let has_less = self.budget_pages() < ALLOWANCE_PAGES;
+        let gave_way = self.member.get().filter(|member| member.needs.now() != Need::Full);
+        let Some(member) = gave_way.filter(|_| has_less) else { return false };
+        let outcome = self.resize_to(|| {
+            let debt: u32 = self.nodes.iter().map(|node| node.lock().debt).sum();
+            member.needs.insist();
+            let all = ALLOWANCE_PAGES + debt + member.outside();
+            member.exceed(all.saturating_sub(member.inherited()));
+            self.budget_pages().max(ALLOWANCE_PAGES)
+        });
+        outcome.is_ok()
     }
 
     /// Finds out whether the engine could have this budget.

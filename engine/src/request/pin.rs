@@ -24,11 +24,14 @@ impl Core {
         Ok(())
     }
 
-    /// Whether so many pages more could be pinned, at this moment.
+    /// Whether so many pages more could be pinned, at this moment; a member of a job that has given way takes more for them.
     pub fn has_pin_room(&self, count: u32) -> bool {
-        let _inside = self.gate.enter();
-        let pins = self.devices.allowance.pins.load(Ordering::Relaxed);
-        pins.checked_add(count).is_some_and(|all| all <= self.usable_pages())
+        let has_room = || {
+            let _inside = self.gate.enter();
+            let pins = self.devices.allowance.pins.load(Ordering::Relaxed);
+            pins.checked_add(count).is_some_and(|all| all <= self.usable_pages())
+        };
+        has_room() || self.take_floor() && has_room()
     }
 
     /// As [`Core::pin_range`], also beyond what the budget can hold: for some pages and the moment of a fork, in which no

@@ -221,7 +221,7 @@ fn a_member_is_where_the_others_find_it() {
 }
 
 /// An engine with the whole budget of a job, which can be doubled.
-fn member_engine(path: &Path) -> (Engine, Arc<Member>) {
+pub fn member_engine(path: &Path) -> (Engine, Arc<Member>) {
     let mut options = Options::new(16 * MIB as u64);
     options.ram_max_bytes = 32 * MIB as u64;
     options.swaps.push("mem:128M".parse().unwrap());

@@ -53,6 +53,7 @@ mod support;
 mod swapoff;
 mod system_calls;
 mod trace;
+mod turns;
 mod unevictable;
 mod verify;
 mod wiring;
