@@ -127,28 +127,43 @@ pub fn next(
             let refused = (token.refused + 1).min(REFUSED_MAX);
             Some(Token { holder: None, kept: 0, refused, ..token })
         }
-        Some(_) => {
-            let passes = token.passes.saturating_add(1);
-            let next = after(short, own).filter(|_| passes < PASSES << token.kept);
-            let kept = token.kept + u32::from(next.is_none());
-            Some(Token { holder: next, passes, kept: kept.min(KEPT_MAX), refused: 0, ..token })
-        }
+        Some(_) => Some(Token { refused: 0, ..passed(short, token, own) }),
     }
 }
 
-/// Who has the token when the member that had it ends, or has got lost: the next, who is not to wait until it is tried anew.
+/// What becomes of the token when the member that has it ends, or has got lost: the next one is not to wait until it is tried anew.
 pub fn after_end(
     members: impl Iterator<Item = (usize, Standing)> + Clone,
     token: Token,
     budget: u32,
 ) -> Token {
-    let next = |ended| after(short(members, None, budget), ended);
-    Token { holder: token.holder.and_then(next), ..token }
+    let Some(ended) = token.holder else { return token };
+    let others = members.filter(|(row, _)| *row != ended);
+    passed(short(others, None, budget), token, ended)
 }
 
-/// The next that is short.
-fn after(short: impl Iterator<Item = (usize, Standing)> + Clone, own: usize) -> Option<usize> {
-    from(short, own + 1).find(|row| *row != own)
+/// The next that is short has it, unless so many had that it is to be seen how all do without.
+fn passed(
+    short: impl Iterator<Item = (usize, Standing)> + Clone,
+    token: Token,
+    own: usize,
+) -> Token {
+    let passes = token.passes.saturating_add(1);
+    let next = from(short, own + 1).find(|row| *row != own);
+    let holder = next.filter(|_| passes < PASSES << token.kept);
+    let kept = (token.kept + u32::from(holder.is_none())).min(KEPT_MAX);
+    Token { holder, passes, kept, ..token }
+}
+
+/// Whether a member that is short has its turn later: another has it.
+pub fn waits(
+    members: impl Iterator<Item = (usize, Standing)> + Clone,
+    token: Token,
+    own: usize,
+    budget: u32,
+) -> bool {
+    let is_another = token.holder.is_some_and(|row| row != own);
+    is_another && short(members, None, budget).any(|(row, _)| row == own)
 }
 
 #[cfg(test)]
@@ -175,10 +190,22 @@ mod tests {
         let mut members = [member(2000, 20); 4];
         members[3].demand = 100;
         let token = Token { passes: 2, ..held(2) };
-        assert_eq!(after_end(rows(&members), token, BUDGET), Token { holder: Some(0), ..token });
-        // Alone it has all that there is.
-        let last = after_end(rows(&members[2..3]), held(0), BUDGET);
-        assert_eq!(last, Token { holder: None, ..held(0) });
+        let next = Token { holder: Some(0), passes: 3, ..token };
+        assert_eq!(after_end(rows(&members), token, BUDGET), next);
+        let seen = Token { holder: None, passes: 4, kept: 1, ..token };
+        assert_eq!(after_end(rows(&members), Token { passes: 3, ..token }, BUDGET), seen);
+        // With the one that ends the other was short; alone it has all that there is.
+        let last = after_end(rows(&members[..2]), held(0), BUDGET);
+        assert_eq!(last, Token { holder: None, passes: 1, kept: 1, ..held(0) });
+    }
+
+    #[test]
+    fn who_is_short_waits_while_another_has_its_turn() {
+        let mut members = [member(2000, 20); 4];
+        members[3].demand = 300;
+        let waits = |own, token| waits(rows(&members), token, own, BUDGET);
+        assert_eq!([0, 1, 2, 3].map(|own| waits(own, held(1))), [true, false, true, false]);
+        assert!(!waits(0, Token::default()));
     }
 
     #[test]

@@ -270,10 +270,11 @@ impl Member {
     /// or has to give pages up.
     pub fn decide(&self) -> Move {
         let Some(Entry { standing: own, .. }) = self.row().and_then(Entry::of) else {
+            self.needs.set_waiting(false);
             return Move::Keep;
         };
         let token = self.ledger.token();
-        self.needs.set_waiting(token.holder.is_some_and(|row| row != self.index()));
+        self.needs.set_waiting(self.waits(token));
         let turn = favoured(self.ledger.standings(), token, self.ledger.limit());
         let place = |row| turn.iter().position(|other| *other == Some(row)).map(|at| at as u8);
         let own = Standing { place: place(self.index()), ..own };
@@ -314,6 +315,10 @@ impl Member {
         if let Some(next) = token::next(members, token, (own, for_ms), self.ledger.limit()) {
             self.ledger.pass_token(token, next);
         }
+    }
+
+    fn waits(&self, token: Token) -> bool {
+        token::waits(self.ledger.standings(), token, self.index(), self.ledger.limit())
     }
 
     /// The next one has the token of a member that does not give it on.
@@ -422,7 +427,7 @@ impl Member {
     /// for what it cannot get as long as both share them.
     pub fn renew(&self, pages: u32, floor: u32) -> u32 {
         self.changing.release();
-        self.needs.set_idle(false, false);
+        self.needs.reset();
         let row = self.ledger.claim().map_or(NONE, |row| row as u32);
         self.ledger.note_forked();
         self.owner.store(std::process::id(), Ordering::Relaxed);

@@ -23,7 +23,7 @@ pub enum Need {
 pub struct Needs {
     /// No refault for a while.
     is_idle: AtomicBool,
-    /// Another has its turn.
+    /// It is short, and another has its turn.
     waits: AtomicBool,
     /// It is to be woken when it is short of pages.
     sleeps: AtomicBool,
@@ -50,7 +50,14 @@ impl Needs {
         self.sleeps.store(is_idle && sleeps, Ordering::Relaxed);
     }
 
-    /// Says whether another has its turn.
+    /// As of a process that has just begun.
+    pub fn reset(&self) {
+        self.set_idle(false, false);
+        self.set_waiting(false);
+        self.insists_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Says whether it is short, and another has its turn.
     pub fn set_waiting(&self, waits: bool) {
         self.waits.store(waits, Ordering::Relaxed);
     }

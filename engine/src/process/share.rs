@@ -159,7 +159,7 @@ impl Core {
             let before = member.share();
             let after = member.grow(share);
             let all = self.holding_of_nodes().budget.saturating_add(after.saturating_sub(before));
-            all.min(self.of_share(after, inherited)).max(least)
+            all.min(self.of_share(after, inherited)).max(self.at_most_now(least))
         });
     }
 
@@ -174,6 +174,12 @@ impl Core {
     /// A process that has lost its row has no share, and goes on with what an engine needs.
     fn least_budget(&self) -> u32 {
         self.beside_stored(self.bare_budget()).max(self.kept_pages())
+    }
+
+    /// Without a larger share a budget does not grow, also where the engine needs more than it did: it has given way, and those that
+    /// have too much are asked for it.
+    fn at_most_now(&self, least: u32) -> u32 {
+        least.min(self.budget_pages())
     }
 
     /// Beside pages that stay in memory.
@@ -216,7 +222,7 @@ impl Core {
             let all = self.holding_of_nodes().budget.saturating_add(before);
             let share = member.share().min(member.ledger.limit());
             let most = self.of_share(share, member.inherited());
-            all.saturating_sub(outside).min(most).max(least)
+            all.saturating_sub(outside).min(most).max(self.at_most_now(least))
         });
         if outcome.is_err() {
             // For the next look.
@@ -240,6 +246,7 @@ impl Core {
         let before = member.ledger.limit();
         // Where there is not less for the job it is no worse for this engine, whatever the others have of it.
         let least = if pages < before { self.bare_budget() } else { self.least_budget() };
+        let least = self.at_most_now(least);
         let of_share = |share| self.of_share(share, member.inherited()).max(least);
         // Before the others learn of a limit, and take pages for it.
         self.check_budget(of_share(own))?;

@@ -2,8 +2,7 @@
 use crate::base::error::Error;
 use crate::base::limits::{NODE_MIN_PAGES, RAM_MIN_BYTES};
 use crate::base::topology::shares;
-use crate::job::member::ALLOWANCE_PAGES;
-use crate::job::needs::Need;
+use crate::job::member::{ALLOWANCE_PAGES, Member};
 use crate::reclaim::repay::Payment;
 use crate::state::core::Core;
 use crate::state::node::Node;
@@ -73,17 +72,25 @@ impl Core {
         Ok(())
     }
 
-    /// An engine that has given way as a member of a job has again what one in use should have. Returns whether it had less.
-    pub(crate) fn take_floor(&self) -> bool {
-        let has_less = self.budget_pages() < ALLOWANCE_PAGES;
-        let gave_way = self.member.get().filter(|member| member.needs.now() != Need::Full);
-        let Some(member) = gave_way.filter(|_| has_less) else { return false };
+    /// An engine that has given way as a member of a job has again what one in use should have, if so many pages more can be pinned
+    /// then. Returns whether it had less.
+    pub(crate) fn take_floor(&self, pins: u32) -> bool {
+        let has_less = |member: &&_| Member::share(member) < ALLOWANCE_PAGES;
+        let Some(member) = self.member.get().map(AsRef::as_ref).filter(has_less) else {
+            return false;
+        };
+        let budget = ALLOWANCE_PAGES.saturating_sub(member.outside());
+        let pinned = self.pinned().0.saturating_add(pins);
+        if pinned > self.usable_of(budget) {
+            return false;
+        }
         let outcome = self.resize_to(|| {
             let debt: u32 = self.nodes.iter().map(|node| node.lock().debt).sum();
+            let before = self.budget_pages();
             member.needs.insist();
-            let all = ALLOWANCE_PAGES + debt + member.outside();
-            member.exceed(all.saturating_sub(member.inherited()));
-            self.budget_pages().max(ALLOWANCE_PAGES)
+            member.exceed((ALLOWANCE_PAGES + debt).saturating_sub(member.inherited()));
+            let has_it = member.holds(ALLOWANCE_PAGES + debt);
+            if has_it { before.max(budget) } else { before }
         });
         outcome.is_ok()
     }

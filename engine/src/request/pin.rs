@@ -16,10 +16,16 @@ impl Core {
     /// # Panics
     /// A page is pinned more than [`PINS_MAX`] times.
     pub fn pin_range(&self, range: PageRange) -> Result<(), Error> {
-        self.count_pins(range.count, || {
+        let most = || {
             let _inside = self.gate.enter();
             self.usable_pages()
-        })?;
+        };
+        if let Err(refused) = self.count_pins(range.count, most) {
+            if !self.take_floor(range.count) {
+                return Err(refused);
+            }
+            self.count_pins(range.count, most)?;
+        }
         self.pin_missing(range.first..range.end());
         Ok(())
     }
@@ -31,7 +37,7 @@ impl Core {
             let pins = self.devices.allowance.pins.load(Ordering::Relaxed);
             pins.checked_add(count).is_some_and(|all| all <= self.usable_pages())
         };
-        has_room() || self.take_floor() && has_room()
+        has_room() || self.take_floor(count) && has_room()
     }
 
     /// As [`Core::pin_range`], also beyond what the budget can hold: for some pages and the moment of a fork, in which no
@@ -111,9 +117,12 @@ impl Core {
         Ok((range.first..range.end()).filter(|page| !self.try_pin(*page)).collect())
     }
 
-    /// Pages that may be pinned: reclaim, readahead and writes under way need a quarter of what compressed pages leave.
     fn usable_pages(&self) -> u32 {
-        let budget: u32 = self.nodes.iter().map(|node| node.lock().budget).sum();
+        self.usable_of(self.budget_pages())
+    }
+
+    /// Pages of a budget that may be pinned: reclaim, readahead and writes under way need a quarter of what compressed pages leave.
+    pub(super) fn usable_of(&self, budget: u32) -> u32 {
         let room = budget.saturating_sub(self.devices.allowance.taken());
         room - (room / 4).max(8 * RESERVE).min(room)
     }

@@ -118,7 +118,12 @@ mod tests {
         drop(borrower);
         assert!(!owner.try_lock(7), "a copy holds it");
         drop(inherited);
-        assert!(owner.try_lock(7));
+        // A child that another test has just forked may have a copy for a moment.
+        let is_free = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            owner.try_lock(7)
+        };
+        assert!((0..1000).any(is_free));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A member of a job while another has its turn.
 use crate::job::member_engine;
 use crate::support::{MIB, PAGE, Pages, alone, apart, eventually, kill, rest, shared_words};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use userswap::internals::{Member, Turn, settings};
 use userswap_policy::job::Standing;
 
@@ -11,27 +13,68 @@ fn has_turn(member: &Member) -> bool {
     members.iter().any(|it| it.pid == std::process::id() && it.has_turn)
 }
 
-/// A child that has its turn, once another member is short of pages as well, until it is killed.
-fn child_with_turn(path: &Path, pages: u32) -> i32 {
-    let words = shared_words(1);
-    let child = apart(|| {
-        let member = Member::join(path, pages).unwrap();
-        let share = member.grow(pages / 16);
-        let short =
-            Standing { share, floor: 100, demand: pages, rate: Some(5000), ..Standing::default() };
-        member.publish(short, share);
-        let (mut seen, mut now_ms) = (Turn::default(), 0);
-        while !has_turn(&member) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            now_ms += 100;
-            member.turn(&mut seen, now_ms);
-        }
-        words[0].store(1, Ordering::SeqCst);
-        rest();
-    });
-    eventually("the child has its turn", || words[0].load(Ordering::SeqCst) == 1);
-    child
+/// A child that holds so many pages and has its turn, once another member is short as well, until it is killed. It gives the turn up
+/// when it is told to.
+struct Holder {
+    pid: i32,
+    told: &'static [AtomicU64],
 }
+
+impl Holder {
+    fn start(path: &Path, limit: u32, pages: u32) -> Self {
+        let told = shared_words(1);
+        let pid = apart(|| {
+            let member = Member::join(path, limit).unwrap();
+            let mut now_ms = 0;
+            let mut seen = Turn::default();
+            let mut turn_until = |is_over: &dyn Fn() -> bool, step_ms| {
+                while !is_over() {
+                    let share = member.grow(pages);
+                    let (floor, demand) = (pages, limit);
+                    let standing = Standing { share, floor, demand, ..Standing::default() };
+                    member.publish(Standing { rate: Some(5000), ..standing }, share);
+                    member.turn(&mut seen, now_ms);
+                    now_ms += step_ms;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            };
+            turn_until(&|| has_turn(&member) && member.share() >= pages, 100);
+            told[0].store(1, Ordering::SeqCst);
+            while told[0].load(Ordering::SeqCst) != 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            turn_until(&|| !has_turn(&member), 1000);
+            told[0].store(3, Ordering::SeqCst);
+            rest();
+        });
+        eventually("the child has its turn", || told[0].load(Ordering::SeqCst) == 1);
+        Self { pid, told }
+    }
+
+    fn give_up(&self) {
+        self.told[0].store(2, Ordering::SeqCst);
+        eventually("the child gives up its turn", || self.told[0].load(Ordering::SeqCst) == 3);
+    }
+}
+
+/// Uses all of its pages again and again, until `act` is over.
+fn while_used(pages: &Pages, act: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                pages.check_all(1);
+            }
+        });
+        let outcome = catch_unwind(AssertUnwindSafe(act));
+        done.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+    pages.check_all(1);
+}
+
+const LIMIT: u32 = (24 * MIB / PAGE) as u32;
+const WAITING: u32 = (9 * MIB / PAGE) as u32;
 
 #[test]
 fn whoever_waits_its_turn_gets_by_with_little_and_has_more_for_what_it_pins() {
@@ -41,28 +84,51 @@ fn whoever_waits_its_turn_gets_by_with_little_and_has_more_for_what_it_pins() {
         let (engine, member) = member_engine(&path);
         settings::set(engine.core(), "ram", "24M").unwrap();
         let region = engine.map(30 * MIB).unwrap();
-        Pages::of(&region).fill_all(1);
+        let pages = Pages::of(&region);
+        pages.fill_all(1);
         let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    Pages::of(&region).check_all(1);
-                }
-            });
-            let child = child_with_turn(&path, (24 * MIB / PAGE) as u32);
-            let waiting = (9 * MIB / PAGE) as u32;
-            eventually("it waits", || budget() <= waiting);
-            region.pin(0..11 * MIB).unwrap();
-            assert!(budget() >= (16 * MIB / PAGE) as u32, "{} pages", budget());
+        while_used(&pages, || {
+            let holder = Holder::start(&path, LIMIT, 400);
+            eventually("it waits", || budget() <= WAITING);
+            region.pin(0..8 * MIB).unwrap();
+            assert!(budget() >= (11 * MIB / PAGE) as u32, "{} pages", budget());
             assert!(member.share() >= budget());
-            region.unpin(0..11 * MIB).unwrap();
-            eventually("it waits again", || budget() <= waiting);
-            kill(child);
+            // More than it could ever have is refused, and changes nothing.
+            let exceeded = member.ledger.exceeded();
+            region.pin(0..20 * MIB).unwrap_err();
+            assert_eq!(member.ledger.exceeded(), exceeded);
+            region.unpin(0..8 * MIB).unwrap();
+            eventually("it waits again", || budget() <= WAITING);
+            kill(holder.pid);
             eventually("its own turn", || has_turn(&member));
             eventually("it has its own again", || budget() >= (15 * MIB / PAGE) as u32);
-            done.store(true, Ordering::Relaxed);
         });
-        Pages::of(&region).check_all(1);
+    });
+}
+
+#[test]
+fn whoever_needs_more_again_takes_no_page_that_another_holds() {
+    alone(120, || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1-1.ledger");
+        let (engine, member) = member_engine(&path);
+        settings::set(engine.core(), "ram", "24M").unwrap();
+        let region = engine.map(30 * MIB).unwrap();
+        let pages = Pages::of(&region);
+        pages.fill_all(1);
+        let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+        while_used(&pages, || {
+            let holder = Holder::start(&path, LIMIT, LIMIT * 2 / 3);
+            eventually("it waits", || budget() <= WAITING);
+            holder.give_up();
+            for _ in 0..500 {
+                // In this order the share may only have grown meanwhile, or pages that are on their way out count.
+                let (used, share) = (budget(), member.share());
+                assert!(used <= share.max(member.share()), "{used} pages, {share} in the ledger");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            kill(holder.pid);
+            eventually("it has its own again", || budget() >= (15 * MIB / PAGE) as u32);
+        });
     });
 }
