@@ -56,7 +56,10 @@ impl Core {
     fn pin_readable(&self, range: PageRange) -> Result<(), Error> {
         match self.arena.closed_within(range) {
             Some(page) => Err(Error::NotReadable(self.page_address(page))),
-            None => self.pin_range(range),
+            None => {
+                self.has_pin_room(range.count);
+                self.pin_range(range)
+            }
         }
     }
 }

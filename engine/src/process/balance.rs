@@ -27,6 +27,8 @@ const LOOK_NS_MAX: u64 = 1_600_000_000;
 const INHERITED_NS_MAX: u64 = 400_000_000;
 /// For how long an engine counts as short of pages after a refault.
 const REFAULTED_NS: u64 = 1_000_000_000;
+/// For so long an engine with less than it needs waits for what others give up.
+const LACKING_NS: u64 = 1_000_000_000;
 /// The rate of a shorter time says nothing.
 const RATE_MS_MIN: u64 = 50;
 
@@ -46,6 +48,7 @@ pub fn start(core: Arc<Core>, member: Arc<Member>) -> Result<Thread, Error> {
         begun_ns,
         pause_ns: LOOK_NS,
         turn: Turn::default(),
+        lacking_ns: None,
     };
     Thread::spawn("userswap-share", move || balance.run()).map_err(Error::Thread)
 }
@@ -61,6 +64,8 @@ struct Balance {
     begun_ns: u64,
     pause_ns: u64,
     turn: Turn,
+    /// Since when it has had less than it needs.
+    lacking_ns: Option<u64>,
     progress: Progress,
 }
 
@@ -156,6 +161,7 @@ impl Balance {
             Move::Grow(to) => self.core.grow_share(&self.member, to),
             Move::Shrink(to) => self.core.give_way(to, inherited),
         }
+        self.make_sure_of_floor();
         let after = self.core.give_back_share(&self.member);
         let is_idle = next == Move::Keep && pressure == Pressure::None && !is_written;
         self.pause_ns = match (after.debt, is_idle) {
@@ -166,6 +172,18 @@ impl Balance {
                 (self.pause_ns * 2).clamp(LOOK_NS, most)
             }
         };
+    }
+
+    /// Others may all have just what they should, and give nothing up.
+    fn make_sure_of_floor(&mut self) {
+        if !self.core.lacks_floor() {
+            self.lacking_ns = None;
+            return;
+        }
+        let now = clock::now_ns();
+        if now - *self.lacking_ns.get_or_insert(now) >= LACKING_NS {
+            self.core.exceed_to_floor(&self.member);
+        }
     }
 
     /// Whether there was no refault for a while. That the engine reclaims says nothing: it may be giving way.

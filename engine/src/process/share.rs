@@ -5,6 +5,7 @@ use crate::base::limits::NODE_MIN_PAGES;
 use crate::device::record::Device;
 use crate::job::member::{ALLOWANCE_PAGES, Member};
 use crate::job::needs::Need;
+use crate::request::budget::OUTSIDE_PART;
 use crate::state::core::{Core, Path};
 use crate::sys::own_fd::Own;
 use crate::sys::uffd::Rights;
@@ -20,8 +21,6 @@ const FLOOR_PAGES: u32 = ALLOWANCE_PAGES;
 /// What one should have whose turn it is not: the less, the more the others get on.
 const WAITING_PAGES: u32 = FLOOR_PAGES / 2;
 
-/// At most one part in so many of a share is charged with what is outside the engine.
-const OUTSIDE_PART: u32 = 4;
 /// What it must have changed by: the kernel's count is not exact, and every step moves watermarks.
 const OUTSIDE_STEP_PAGES: u32 = 128;
 
@@ -176,8 +175,18 @@ impl Core {
         self.beside_stored(self.bare_budget()).max(self.kept_pages())
     }
 
-    /// Without a larger share a budget does not grow, also where the engine needs more than it did: it has given way, and those that
-    /// have too much are asked for it.
+    /// Whether it has less than it needs: it had given way, and others hold it.
+    pub(crate) fn lacks_floor(&self) -> bool {
+        self.budget_pages() < self.least_budget()
+    }
+
+    /// Has what it needs whatever others hold: they have had time to give it up.
+    pub(crate) fn exceed_to_floor(&self, member: &Member) {
+        self.exceed_to(member, self.least_budget(), member.outside());
+    }
+
+    /// Without a larger share a budget does not grow, also where the engine needs more than it did: those that have too much are
+    /// asked for it first.
     fn at_most_now(&self, least: u32) -> u32 {
         least.min(self.budget_pages())
     }

@@ -15,6 +15,9 @@ use userswap_policy::watermark::Watermarks;
 /// What an engine goes on with beside compressed pages: three quarters of the smallest budget, as a job leaves it.
 const BESIDE_STORED_PAGES: u32 = (RAM_MIN_BYTES / PAGE_BYTES as u64) as u32 / 4 * 3;
 
+/// At most one part in so many of a share is charged with what is outside the engine.
+pub const OUTSIDE_PART: u32 = 4;
+
 impl Core {
     /// Changes the budget while the program runs; every node keeps its share of it, and a smaller one is reclaimed
     /// for until it fits.
@@ -75,22 +78,29 @@ impl Core {
     /// An engine that has given way as a member of a job has again what one in use should have, if so many pages more can be pinned
     /// then. Returns whether it had less.
     pub(crate) fn take_floor(&self, pins: u32) -> bool {
-        let has_less = |member: &&_| Member::share(member) < ALLOWANCE_PAGES;
-        let Some(member) = self.member.get().map(AsRef::as_ref).filter(has_less) else {
-            return false;
-        };
-        let budget = ALLOWANCE_PAGES.saturating_sub(member.outside());
+        let Some(member) = self.member.get() else { return false };
+        // As it is charged of such a share.
+        let outside = member.outside().min(ALLOWANCE_PAGES / OUTSIDE_PART);
+        let budget = ALLOWANCE_PAGES - outside;
         let pinned = self.pinned().0.saturating_add(pins);
-        if pinned > self.usable_of(budget) {
+        if self.budget_pages() >= budget || pinned > self.usable_of(budget) {
             return false;
         }
+        member.needs.insist();
+        self.exceed_to(member, budget, outside)
+    }
+
+    /// Has at least such a budget, whatever others hold: they are told, and give up what that is too much.
+    pub(crate) fn exceed_to(&self, member: &Member, budget: u32, outside: u32) -> bool {
         let outcome = self.resize_to(|| {
             let debt: u32 = self.nodes.iter().map(|node| node.lock().debt).sum();
-            let before = self.budget_pages();
-            member.needs.insist();
-            member.exceed((ALLOWANCE_PAGES + debt).saturating_sub(member.inherited()));
-            let has_it = member.holds(ALLOWANCE_PAGES + debt);
-            if has_it { before.max(budget) } else { before }
+            let (before, all) = (self.budget_pages(), budget + debt + outside);
+            member.exceed(all.saturating_sub(member.inherited()));
+            if !member.holds(all) {
+                return before;
+            }
+            member.set_outside(outside);
+            before.max(budget)
         });
         outcome.is_ok()
     }

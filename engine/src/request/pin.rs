@@ -2,6 +2,7 @@
 use crate::base::error::Error;
 use crate::base::index::{NodeId, PageIndex, PageRange};
 use crate::base::limits::{PINS_MAX, RESERVE};
+use crate::job::needs::Need;
 use crate::state::core::Core;
 use crate::state::page::{Mapped, PageState};
 use crate::sys::pages;
@@ -20,12 +21,7 @@ impl Core {
             let _inside = self.gate.enter();
             self.usable_pages()
         };
-        if let Err(refused) = self.count_pins(range.count, most) {
-            if !self.take_floor(range.count) {
-                return Err(refused);
-            }
-            self.count_pins(range.count, most)?;
-        }
+        self.count_pins(range.count, most).inspect_err(|_| self.want_floor())?;
         self.pin_missing(range.first..range.end());
         Ok(())
     }
@@ -38,6 +34,15 @@ impl Core {
             pins.checked_add(count).is_some_and(|all| all <= self.usable_pages())
         };
         has_room() || self.take_floor(count) && has_room()
+    }
+
+    /// A member of a job that has given way has more from its next look on. Nothing else is done here: it may be the stack of a call
+    /// of the program's, of which pages may be on swap.
+    fn want_floor(&self) {
+        if let Some(member) = self.member.get().filter(|member| member.needs.now() != Need::Full) {
+            member.needs.insist();
+            member.wake();
+        }
     }
 
     /// As [`Core::pin_range`], also beyond what the budget can hold: for some pages and the moment of a fork, in which no

@@ -1,6 +1,8 @@
 //! A member of a job while another has its turn.
 use crate::job::member_engine;
-use crate::support::{MIB, PAGE, Pages, alone, apart, eventually, kill, rest, shared_words};
+use crate::support::{
+    MIB, PAGE, Pages, alone, apart, end_with_parent, eventually, kill, rest, shared_words,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +26,7 @@ impl Holder {
     fn start(path: &Path, limit: u32, pages: u32) -> Self {
         let told = shared_words(1);
         let pid = apart(|| {
+            end_with_parent();
             let member = Member::join(path, limit).unwrap();
             let mut now_ms = 0;
             let mut seen = Turn::default();
@@ -90,13 +93,13 @@ fn whoever_waits_its_turn_gets_by_with_little_and_has_more_for_what_it_pins() {
         while_used(&pages, || {
             let holder = Holder::start(&path, LIMIT, 400);
             eventually("it waits", || budget() <= WAITING);
-            region.pin(0..8 * MIB).unwrap();
-            assert!(budget() >= (11 * MIB / PAGE) as u32, "{} pages", budget());
-            assert!(member.share() >= budget());
             // More than it could ever have is refused, and changes nothing.
             let exceeded = member.ledger.exceeded();
             region.pin(0..20 * MIB).unwrap_err();
             assert_eq!(member.ledger.exceeded(), exceeded);
+            region.pin(0..8 * MIB).unwrap();
+            assert!(budget() >= (11 * MIB / PAGE) as u32, "{} pages", budget());
+            assert!(member.share() >= budget());
             region.unpin(0..8 * MIB).unwrap();
             eventually("it waits again", || budget() <= WAITING);
             kill(holder.pid);
@@ -121,12 +124,15 @@ fn whoever_needs_more_again_takes_no_page_that_another_holds() {
             let holder = Holder::start(&path, LIMIT, LIMIT * 2 / 3);
             eventually("it waits", || budget() <= WAITING);
             holder.give_up();
+            // For a second it waits for what the other gives up, which is nothing.
             for _ in 0..500 {
                 // In this order the share may only have grown meanwhile, or pages that are on their way out count.
                 let (used, share) = (budget(), member.share());
                 assert!(used <= share.max(member.share()), "{used} pages, {share} in the ledger");
                 std::thread::sleep(Duration::from_millis(1));
             }
+            eventually("it has what it needs", || budget() >= (11 * MIB / PAGE) as u32);
+            assert!(member.ledger.exceeded() > 0, "which is counted");
             kill(holder.pid);
             eventually("it has its own again", || budget() >= (15 * MIB / PAGE) as u32);
         });

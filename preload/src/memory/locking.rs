@@ -109,7 +109,8 @@ fn pin(process: &Process, engine: &Engine, range: PageRange) -> Result<(), Errno
         for (part, area) in
             process.areas_within(piece).into_iter().filter(|(_, it)| !it.is_locked())
         {
-            if !area.is_readable() || engine.core().pin_range(part).is_err() {
+            let has_room = || engine.core().has_pin_room(part.count);
+            if !area.is_readable() || !has_room() || engine.core().pin_range(part).is_err() {
                 drop(_changing);
                 pinned.into_iter().for_each(|part| release(process, &Phase::Engaged(engine), part));
                 return Err(ENOMEM);

@@ -25,9 +25,9 @@ pub use loads::{check_thirds, churn, write_thirds};
 pub use pages::{Pages, is_lost, read_at, word, write_at};
 pub use past::*;
 pub use process::{
-    alone, apart, become_user, end, ended, fork, fork_away, forked, in_child, interrupted_by,
-    is_shared_with, join, kill, limit_files, lock_nothing, rest, send, set_variable, shared_words,
-    stay_on, stop,
+    alone, apart, become_user, end, end_with_parent, ended, fork, fork_away, forked, in_child,
+    interrupted_by, is_shared_with, join, kill, limit_files, lock_nothing, rest, send,
+    set_variable, shared_words, stay_on, stop,
 };
 pub use proxy::Proxy;
 pub use redis::{

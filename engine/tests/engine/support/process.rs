@@ -120,9 +120,14 @@ pub fn apart(work: impl FnOnce()) -> i32 {
     }
 }
 
+/// Whatever becomes of the test, this child is not left.
+pub fn end_with_parent() {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+}
+
 /// What a child does that is only there, until its parent is not, which may fail.
 pub fn rest() -> ! {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+    end_with_parent();
     loop {
         std::thread::park();
     }
