@@ -21,7 +21,9 @@ const HELD_MS: u64 = 8000;
 /// For so long nobody has it before it is tried, so that it is known how all get on without.
 const UNTRIED_MS: u64 = 2000;
 /// After so many members the same again, as all may get on without by now; then after twice as many, and four times.
-const PASSES: u32 = 4;
+const PASSES: u32 = 4 * WHOLE;
+/// What a whole turn counts where one whose holder ends counts one: its end has left memory to the others.
+const WHOLE: u32 = 4;
 const KEPT_MAX: u32 = 2;
 
 /// A member that refaults fewer pages in a second is not slow for want of them: it may be filling its memory.
@@ -36,7 +38,7 @@ pub struct Token {
     pub holder: Option<usize>,
     /// How fast all that were short got on together before it was tried.
     pub before: u32,
-    /// How many have had it since.
+    /// How many have had it since, in quarters.
     pub passes: u32,
     /// How often in turn it has helped for as long as it was tried.
     pub kept: u32,
@@ -127,7 +129,7 @@ pub fn next(
             let refused = (token.refused + 1).min(REFUSED_MAX);
             Some(Token { holder: None, kept: 0, refused, ..token })
         }
-        Some(_) => Some(Token { refused: 0, ..passed(short, token, own) }),
+        Some(_) => Some(Token { refused: 0, ..passed(short, token, own, WHOLE) }),
     }
 }
 
@@ -139,7 +141,7 @@ pub fn after_end(
 ) -> Token {
     let Some(ended) = token.holder else { return token };
     let others = members.filter(|(row, _)| *row != ended);
-    passed(short(others, None, budget), token, ended)
+    passed(short(others, None, budget), token, ended, 1)
 }
 
 /// The next that is short has it, unless so many had that it is to be seen how all do without.
@@ -147,8 +149,9 @@ fn passed(
     short: impl Iterator<Item = (usize, Standing)> + Clone,
     token: Token,
     own: usize,
+    count: u32,
 ) -> Token {
-    let passes = token.passes.saturating_add(1);
+    let passes = token.passes.saturating_add(count);
     let next = from(short, own + 1).find(|row| *row != own);
     let holder = next.filter(|_| passes < PASSES << token.kept);
     let kept = (token.kept + u32::from(holder.is_none())).min(KEPT_MAX);
@@ -192,8 +195,8 @@ mod tests {
         let token = Token { passes: 2, ..held(2) };
         let next = Token { holder: Some(0), passes: 3, ..token };
         assert_eq!(after_end(rows(&members), token, BUDGET), next);
-        let seen = Token { holder: None, passes: 4, kept: 1, ..token };
-        assert_eq!(after_end(rows(&members), Token { passes: 3, ..token }, BUDGET), seen);
+        let seen = Token { holder: None, passes: PASSES, kept: 1, ..token };
+        assert_eq!(after_end(rows(&members), Token { passes: PASSES - 1, ..token }, BUDGET), seen);
         // With the one that ends the other was short; alone it has all that there is.
         let last = after_end(rows(&members[..2]), held(0), BUDGET);
         assert_eq!(last, Token { holder: None, passes: 1, kept: 1, ..held(0) });
@@ -249,12 +252,12 @@ mod tests {
         assert_eq!((ask(held(2), HELD_MS - 1), ask(held(1), HELD_MS)), (None, None));
         let trusted = held(2);
         let on = ask(trusted, HELD_MS).unwrap();
-        assert_eq!((on.holder, on.passes, on.kept), (Some(0), 1, 0));
+        assert_eq!((on.holder, on.passes, on.kept), (Some(0), WHOLE, 0));
         // First after four, then after eight.
-        let over = ask(Token { passes: 3, ..trusted }, HELD_MS).unwrap();
+        let over = ask(Token { passes: 3 * WHOLE, ..trusted }, HELD_MS).unwrap();
         assert_eq!((over.holder, over.kept, over.refused), (None, 1, 0));
-        let on = ask(Token { passes: 3, kept: 1, ..trusted }, HELD_MS).unwrap();
-        assert_eq!((on.holder, on.passes, on.kept), (Some(0), 4, 1));
+        let on = ask(Token { passes: 3 * WHOLE, kept: 1, ..trusted }, HELD_MS).unwrap();
+        assert_eq!((on.holder, on.passes, on.kept), (Some(0), PASSES, 1));
         // No faster than before, nearly.
         let dropped = ask(Token { before: 800, kept: 2, ..trusted }, HELD_MS).unwrap();
         assert_eq!((dropped.holder, dropped.kept, dropped.refused), (None, 0, 1));
