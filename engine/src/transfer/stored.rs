@@ -58,7 +58,7 @@ impl Core {
 
     /// Tells compressed devices what the budget is.
     pub(crate) fn limit_stored(&self) {
-        let budget = self.nodes.iter().map(|node| node.lock().budget).sum();
+        let budget = self.budget_pages();
         self.devices.allowance.set_budget(budget);
     }
 }

@@ -232,13 +232,18 @@ pub fn member_engine(path: &Path) -> (Engine, Arc<Member>) {
     (prepared.engage_all().unwrap(), member)
 }
 
+/// Pages of all nodes.
+pub fn budget_of(engine: &Engine) -> u32 {
+    engine.core().nodes.iter().map(|node| node.lock().budget).sum()
+}
+
 #[test]
 fn what_is_taken_for_a_larger_budget_is_not_given_back_before_that_is_in_force() {
     alone(120, || {
         let directory = tempfile::tempdir().unwrap();
         let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
         let core = engine.core();
-        let budget = || core.nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+        let budget = || budget_of(&engine);
         let (done, mut wrong) = (AtomicBool::new(false), 0);
         std::thread::scope(|scope| {
             // Has the engine look again and again what it can give back.
@@ -288,7 +293,7 @@ fn a_budget_that_was_made_smaller_does_not_grow_on_the_way_down() {
             settings::set(core, "ram", "16M").unwrap();
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_millis(300) {
-                let budget = core.nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+                let budget = budget_of(&engine);
                 // A step that was decided before may still come; one from the old share would be to 6144 pages.
                 assert!(budget <= (20 * MIB / PAGE) as u32, "{budget} pages");
                 member.wake();
@@ -412,7 +417,7 @@ fn a_budget_grows_beside_pins_and_a_member_gives_way_down_to_them() {
         let (engine, member) = member_engine(&directory.path().join("1-1.ledger"));
         let region = engine.map(30 * MIB).unwrap();
         Pages::of(&region).fill_all(1);
-        let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+        let budget = || budget_of(&engine);
         let pinned = settled(&budget) * 17 / 24;
         region.pin(0..pinned as usize * PAGE).unwrap();
         // More than before, and less than one and a half times the pins.
@@ -447,7 +452,7 @@ fn a_job_that_has_little_left_leaves_an_engine_what_it_needs() {
         member.ledger.set_limit(pages(32) + LIMIT / 2);
         let child = child_with(&path);
         settings::set(engine.core(), "ram", "16M").unwrap();
-        let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
+        let budget = || budget_of(&engine);
         assert!(budget() >= pages(3), "{}", budget());
         Pages::of(&region).check_all(1);
         kill(child);

@@ -1,5 +1,5 @@
 //! A member of a job while another has its turn.
-use crate::job::member_engine;
+use crate::job::{budget_of, member_engine};
 use crate::support::{
     MIB, PAGE, Pages, alone, apart, end_with_parent, eventually, kill, rest, shared_words,
 };
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use userswap::internals::{Member, Turn, settings};
+use userswap::{Engine, Region};
 use userswap_policy::job::Standing;
 
 fn has_turn(member: &Member) -> bool {
@@ -60,6 +61,36 @@ impl Holder {
     }
 }
 
+/// A member that uses all of its pages again and again, more than the job's budget.
+struct Short<'a> {
+    engine: &'a Engine,
+    member: &'a Member,
+    region: &'a Region,
+}
+
+impl Short<'_> {
+    fn budget(&self) -> u32 {
+        budget_of(self.engine)
+    }
+}
+
+/// Such a member, which waits while another, with so many pages, has its turn.
+fn beside_holder(pages: u32, act: impl FnOnce(&Short<'_>, Holder)) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1-1.ledger");
+    let (engine, member) = member_engine(&path);
+    settings::set(engine.core(), "ram", "24M").unwrap();
+    let region = engine.map(30 * MIB).unwrap();
+    let content = Pages::of(&region);
+    content.fill_all(1);
+    let short = Short { engine: &engine, member: &member, region: &region };
+    while_used(&content, || {
+        let holder = Holder::start(&path, LIMIT, pages);
+        eventually("it waits", || short.budget() <= WAITING);
+        act(&short, holder);
+    });
+}
+
 /// Uses all of its pages again and again, until `act` is over.
 fn while_used(pages: &Pages, act: impl FnOnce()) {
     let done = AtomicBool::new(false);
@@ -82,59 +113,41 @@ const WAITING: u32 = (9 * MIB / PAGE) as u32;
 #[test]
 fn whoever_waits_its_turn_gets_by_with_little_and_has_more_for_what_it_pins() {
     alone(120, || {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("1-1.ledger");
-        let (engine, member) = member_engine(&path);
-        settings::set(engine.core(), "ram", "24M").unwrap();
-        let region = engine.map(30 * MIB).unwrap();
-        let pages = Pages::of(&region);
-        pages.fill_all(1);
-        let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
-        while_used(&pages, || {
-            let holder = Holder::start(&path, LIMIT, 400);
-            eventually("it waits", || budget() <= WAITING);
+        beside_holder(400, |short, holder| {
+            let Short { member, region, .. } = short;
             // More than it could ever have is refused, and changes nothing.
             let exceeded = member.ledger.exceeded();
             region.pin(0..20 * MIB).unwrap_err();
             assert_eq!(member.ledger.exceeded(), exceeded);
             region.pin(0..8 * MIB).unwrap();
-            assert!(budget() >= (11 * MIB / PAGE) as u32, "{} pages", budget());
-            assert!(member.share() >= budget());
+            assert!(short.budget() >= (11 * MIB / PAGE) as u32, "{} pages", short.budget());
+            assert!(member.share() >= short.budget());
             region.unpin(0..8 * MIB).unwrap();
-            eventually("it waits again", || budget() <= WAITING);
+            eventually("it waits again", || short.budget() <= WAITING);
             kill(holder.pid);
-            eventually("its own turn", || has_turn(&member));
-            eventually("it has its own again", || budget() >= (15 * MIB / PAGE) as u32);
-        });
+            eventually("its own turn", || has_turn(member));
+            eventually("it has its own again", || short.budget() >= (15 * MIB / PAGE) as u32);
+        })
     });
 }
 
 #[test]
 fn whoever_needs_more_again_takes_no_page_that_another_holds() {
     alone(120, || {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("1-1.ledger");
-        let (engine, member) = member_engine(&path);
-        settings::set(engine.core(), "ram", "24M").unwrap();
-        let region = engine.map(30 * MIB).unwrap();
-        let pages = Pages::of(&region);
-        pages.fill_all(1);
-        let budget = || engine.core().nodes.iter().map(|node| node.lock().budget).sum::<u32>();
-        while_used(&pages, || {
-            let holder = Holder::start(&path, LIMIT, LIMIT * 2 / 3);
-            eventually("it waits", || budget() <= WAITING);
+        beside_holder(LIMIT * 2 / 3, |short, holder| {
+            let member = short.member;
             holder.give_up();
             // For a second it waits for what the other gives up, which is nothing.
             for _ in 0..500 {
                 // In this order the share may only have grown meanwhile, or pages that are on their way out count.
-                let (used, share) = (budget(), member.share());
+                let (used, share) = (short.budget(), member.share());
                 assert!(used <= share.max(member.share()), "{used} pages, {share} in the ledger");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            eventually("it has what it needs", || budget() >= (11 * MIB / PAGE) as u32);
+            eventually("it has what it needs", || short.budget() >= (11 * MIB / PAGE) as u32);
             assert!(member.ledger.exceeded() > 0, "which is counted");
             kill(holder.pid);
-            eventually("it has its own again", || budget() >= (15 * MIB / PAGE) as u32);
-        });
+            eventually("it has its own again", || short.budget() >= (15 * MIB / PAGE) as u32);
+        })
     });
 }

@@ -115,14 +115,13 @@ pub fn can_make_threads() -> bool {
 fn fits(process: &Process) -> bool {
     match &process.member {
         None => process.accessible_pages() * PAGE_BYTES as u64 <= process.options.ram_bytes,
+        Some(member) if member.holds(pages_of(process)) => true,
         Some(member) => {
-            member.holds(pages_of(process)) || {
-                // A filter may end a process that opens files.
-                if !filters::is_filtered() {
-                    look_at_heap(process);
-                }
-                member.covers(pages_of(process))
+            // A filter may end a process that opens files.
+            if !filters::is_filtered() {
+                look_at_heap(process);
             }
+            member.covers(pages_of(process))
         }
     }
 }
