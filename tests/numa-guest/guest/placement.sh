@@ -152,8 +152,7 @@ moved_pages() {
 # Those of them that the engine of the load has noticed.
 noticed_pages() { userswap status $load --json | sed -n 's/.*"numa_pages_migrated": *\([0-9]*\).*/\1/p'; }
 
-# It looks from time to time, and moves what it sees twice: how soon that is depends on what else the host does. Where
-# blocks leave when the load shrinks again, which are copied, there is nothing to notice.
+# It looks from time to time, and moves what it sees twice: how soon that is depends on what else the host does.
 grow_and_shrink() {
     budget 40M
     start_of_attempt=$(moved_pages)
@@ -180,6 +179,8 @@ migrated() {
     show_writes start
     start $1 userswap run --ram 0:5M,1:5M,2:5M,3:5M $swaps -- /bin/numa-guest-load $LOAD_MB 0
     order write
+    # What leaves by blocks is copied: there would be nothing to notice.
+    userswap set $load reclaim_way runs >/tmp/set 2>&1 || show error $id what=set -- cat /tmp/set
     before=$(moved_pages) attempt=0
     while [ $attempt -lt 3 ] && [ "$(noticed_pages)" = 0 ]; do
         attempt=$((attempt + 1))
