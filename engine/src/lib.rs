@@ -88,7 +88,7 @@ pub mod internals {
     pub use crate::device::record::{Device, DeviceState, Holding};
     pub use crate::device::remote;
     pub use crate::device::s3;
-    pub use crate::device::zram::{Stored, codec};
+    pub use crate::device::zram::{Stored, codec, options as compression};
     pub use crate::device::{Devices, SlotMode, SlotSpan, open};
     pub use crate::job::ledger::{self, Ledger};
     pub use crate::job::member::{Member, Turn};

@@ -18,6 +18,7 @@ pub mod choice;
 pub mod clean;
 pub mod compress;
 pub mod devices;
+pub mod effort;
 pub mod faulty;
 pub mod frames;
 pub mod free_batch;

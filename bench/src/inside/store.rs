@@ -8,7 +8,8 @@ use serde::Serialize;
 use std::time::Instant;
 use userswap::Error;
 use userswap::internals::PAGE_BYTES;
-use userswap::internals::codec::{Algorithm, Codecs, Compression, Packed};
+use userswap::internals::codec::{Codecs, Packed};
+use userswap::internals::compression::{Algorithm, Compression, Level};
 
 /// Options of `bench store`.
 #[derive(Debug, Clone, Args)]
@@ -62,9 +63,10 @@ struct Run {
 }
 
 pub(super) fn measure(args: &StoreArgs) -> Outcome<StoreRow> {
-    // As `zram:` has it, as `--compress` does, and for what stays.
+    // As `zram:` has it, as `--compress` does, both of which that chooses from, and for what stays.
     let zstd = |level| (Algorithm::Zstd, Some(level));
-    let ways = [(Algorithm::Lz4, None), zstd(-1), zstd(1), zstd(9)];
+    let fixed = |level| zstd(Level::Fixed(level));
+    let ways = [(Algorithm::Lz4, None), zstd(Level::Auto), fixed(-1), fixed(1), fixed(9)];
     let ways = ways.map(|(algorithm, level)| Compression { algorithm, level, again: None });
     let of_data = |&data: &Data| ways.map(|compression| Variant { data, compression });
     let variants: Vec<Variant> = args.data.iter().flat_map(of_data).collect();

@@ -5,7 +5,7 @@
 use crate::base::size::{ByteSize, parse_size};
 use crate::device::DEVICE_SLOTS;
 use crate::device::spec::{SpecError, SwapPath, SwapSpec};
-use crate::device::zram::codec::{Algorithm, Compression};
+use crate::device::zram::options::{Algorithm, Compression, Level};
 use crate::sys::PAGE_BYTES;
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ const RATIO: u64 = 8;
 
 /// Denser than lz4 by so much that what is saved of a disk is worth more than the time (docs/tiers.md).
 const COMPRESSION: Compression =
-    Compression { algorithm: Algorithm::Zstd, level: Some(1), again: None };
+    Compression { algorithm: Algorithm::Zstd, level: Some(Level::Auto), again: None };
 
 /// How much memory compressed pages may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,9 +135,12 @@ mod tests {
             all.map(|all| all.iter().map(|spec| spec.to_string()).collect::<Vec<_>>())
         };
         let plain = all(&["/a,pri=7", "mem:1G"]).unwrap();
-        assert_eq!(plain, ["zram:8G,algo=zstd,level=1,tier=0", "/a,pri=7,tier=1", "mem:1G,tier=1"]);
+        assert_eq!(
+            plain,
+            ["zram:8G,algo=zstd,level=auto,tier=0", "/a,pri=7,tier=1", "mem:1G,tier=1"]
+        );
         let tiers = all(&["/a,tier=2", "mem:1G,tier=1"]).unwrap();
-        assert_eq!(tiers, ["zram:8G,algo=zstd,level=1,tier=0", "/a,tier=2", "mem:1G,tier=1"]);
+        assert_eq!(tiers, ["zram:8G,algo=zstd,level=auto,tier=0", "/a,tier=2", "mem:1G,tier=1"]);
         for (texts, named) in [(&["zram:1G"][..], "zram:1G"), (&["/a,tier=0"], "/a,tier=0")] {
             let refusal = all(texts).unwrap_err().to_string();
             assert!(refusal.contains(named) && refusal.lines().count() == 1, "{refusal}");

@@ -17,7 +17,7 @@ use super::remote::{self, Address};
 use super::s3::address as s3;
 use super::spec_parts::{is_meant_as_option, shown_of, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
-use super::zram::codec::{self, Compression};
+use super::zram::options::{Compression, Options as CompressionOptions};
 use crate::base::size::{ByteSize, SizeError};
 use userswap_policy::devices::{MACHINE_NODES_MAX, TIER_MAX};
 use userswap_policy::faulty::Plan;
@@ -327,7 +327,7 @@ struct SpecOptions {
     /// What fails, after the word for that.
     faulty: Option<Plan>,
     /// How pages are compressed, after the word for that.
-    compression: Option<codec::Options>,
+    compression: Option<CompressionOptions>,
     /// How servers keep pages, after what names them.
     remote: Option<remote::Options>,
     /// Where a bucket is, and how it is used, after what names it.
@@ -341,7 +341,7 @@ impl SpecOptions {
         Self {
             remote: remote::is_meant(text).then(remote::Options::default),
             s3: s3::is_meant(text).then(s3::Options::default),
-            compression: (named == Some(COMPRESSED_WORD)).then(codec::Options::default),
+            compression: (named == Some(COMPRESSED_WORD)).then(CompressionOptions::default),
             ..Self::default()
         }
     }

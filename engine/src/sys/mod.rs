@@ -18,6 +18,7 @@ pub mod filters;
 pub mod futex;
 pub mod kept_file;
 pub mod lock;
+pub mod lz4;
 pub mod mapping;
 pub mod maps;
 pub mod merging;

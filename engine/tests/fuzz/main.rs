@@ -8,7 +8,8 @@ mod mutate;
 use feed::{Verdict, fuzz, one_line};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use userswap::internals::codec::{Algorithm, Codecs, Compression};
+use userswap::internals::codec::Codecs;
+use userswap::internals::compression::{Algorithm, Compression};
 use userswap::internals::protocol::Request;
 use userswap::internals::{Options, PAGE_BYTES};
 use userswap::internals::{open, settings};
@@ -42,6 +43,7 @@ const DEVICES: &[&str] = &[
     "faulty:mem:1G,read=0.001,write=0.01,bad=0.1,torn=1,flip=0.5,short=0.25,seed=7",
     "faulty:/a:b,late=0.5:10,error=ETIMEDOUT,outage=3:4,full=5,gone=6",
     "zram:1G,algo=zstd,level=-1,pri=5",
+    "zram:1G,algo=zstd,level=auto",
     "zram:1G,recompress=3:600,tier=0",
     "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
     "/a,b=c/d",

@@ -31,7 +31,7 @@ use super::remote::open::{self as remote_open, Opened};
 use super::s3;
 use super::spec::{SwapPath, SwapSpec};
 use super::throttle::Throttle;
-use super::zram::codec::Compression;
+use super::zram::options::Compression;
 use crate::base::limits::DEVICE_MIN_BYTES;
 use crate::base::size::ByteSize;
 use userswap_policy::faulty::Plan;

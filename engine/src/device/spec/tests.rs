@@ -76,6 +76,7 @@ fn printing_gives_the_canonical_text_back() {
         "zram:2G,algo=zstd,level=-1,pri=5,node=0",
         "zram:2G,recompress=3",
         "zram:2G,algo=zstd,level=1,recompress=-1:600,tier=0",
+        "zram:2G,algo=zstd,level=auto,node=0",
         "faulty:zram:64M,algo=zstd,flip=0.5,seed=3",
         "faulty:mem:64M,seed=0",
         "faulty:/a:b:64M,pri=3,read=0.001,write=1,late=0.25:9,error=ENOMEM,outage=4:5,seed=7",

@@ -10,14 +10,17 @@ pub mod allowance;
 pub mod codec;
 mod compact;
 mod entries;
+mod levels;
+pub mod options;
 pub mod recompress;
 mod supply;
 mod words;
 
 use crate::device::zram::allowance::Allowance;
-use crate::device::zram::codec::{Codecs, Compression, Packed};
+use crate::device::zram::codec::{Codecs, Packed};
 use crate::device::zram::compact::Leaving;
 use crate::device::zram::entries::{Entries, Entry, Place};
+use crate::device::zram::options::Compression;
 use crate::device::zram::recompress::Recompress;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Mapping, ZeroedSlice};

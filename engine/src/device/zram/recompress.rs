@@ -4,8 +4,9 @@
 //! microseconds, is done on the copy, with no lock that a fault could wait for; and the smaller page takes the place of the
 //! other if that is still there, byte for byte: then it is the same page, whatever came and went meanwhile.
 use super::Zram;
-use super::codec::{Codec, Compression, Packed};
+use super::codec::{Codec, Packed};
 use super::entries::{Entry, Place};
+use super::options::Compression;
 use crate::sys::lock::Lock;
 use crate::sys::mapping::{Mapping, ZeroedSlice};
 use crate::sys::{PAGE_BYTES, pages};
