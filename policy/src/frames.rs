@@ -113,6 +113,12 @@ impl Pool {
         self.free() + self.held()
     }
 
+    /// Whether a position holds a physical page, or is about to.
+    pub fn is_present(&self, position: u32) -> bool {
+        let (chunk, bit) = ((position / CHUNK) as usize, position % CHUNK);
+        (self.free[chunk] | self.held[chunk]) >> bit & 1 != 0
+    }
+
     /// Makes up to `max` consecutive free positions held; `None` if none is free or `max` is 0.
     ///
     /// Requests for a whole chunk prefer chunks that are wholly free.

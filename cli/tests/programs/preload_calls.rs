@@ -241,6 +241,20 @@ fn a_thread_may_have_descriptors_of_its_own() {
     everywhere("16M", "own_tables.c", |_| Vec::new());
 }
 
+#[test]
+fn a_program_that_has_descriptors_of_its_own_from_the_beginning_writes_to_its_devices() {
+    let directory = directory();
+    let program = compile(directory.path(), "table_at_once.c");
+    for (round, fault) in (0..4).flat_map(|round| [(round, "thread"), (round, "signal")]) {
+        let mut managed = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        managed.args(["run", "--ram", "16M", "--fault", fault, "--"]).arg(&program);
+        let output = managed.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.stdout, b"exact\n", "{fault}, round {round}: {said}");
+        assert!(!said.contains("failed (errno"), "{fault}, round {round}: {said}");
+    }
+}
+
 /// The value of a counter in a file of statistics.
 fn counted(statistics: &Path, name: &str) -> u64 {
     let text = std::fs::read_to_string(statistics).expect("the program has written its statistics");

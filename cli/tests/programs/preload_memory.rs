@@ -56,6 +56,15 @@ fn a_fork_with_most_pages_swapped_is_exact_on_all_sides() {
 }
 
 #[test]
+fn a_child_whose_memory_is_read_from_outside_while_it_begins_has_its_own() {
+    let directory = directory();
+    let program = compile(directory.path(), "looked_at.c");
+    for fault in ["thread", "signal"] {
+        assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
+    }
+}
+
+#[test]
 fn a_daemon_reads_the_slots_of_parents_that_have_gone_or_written_over_them() {
     let directory = directory();
     let program = compile(directory.path(), "borrowed.c");

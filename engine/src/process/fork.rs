@@ -151,6 +151,7 @@ impl Core {
             Err(error) if self.path == Path::Copy => return Err(Error::OwnMemory(error)),
             _ => {}
         }
-        self.register().map_err(Error::Userfaultfd)
+        self.register().map_err(Error::Userfaultfd)?;
+        self.drop_strangers().map_err(Error::Tables)
     }
 }

@@ -8,4 +8,5 @@ mod origins;
 pub mod probe;
 mod sample;
 pub mod share;
+mod strangers;
 pub mod trace;

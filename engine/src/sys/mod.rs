@@ -31,6 +31,7 @@ pub mod own_stack;
 pub mod pagemap;
 pub mod pages;
 pub mod peer;
+pub mod present;
 pub mod process;
 pub mod registry;
 pub mod request;

@@ -3,6 +3,8 @@ use super::own_threads;
 use super::process::GlibcHeap;
 use libc::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
@@ -21,6 +23,10 @@ pub fn is(process: &AtomicU32) -> bool {
     process.load(Ordering::Acquire) == OWNER.load(Ordering::Acquire)
 }
 
+/// Threads are looked at so often, as one of ours that has just been made has the program's name for a moment.
+const LOOKS: u32 = 6;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
 /// The flags of a call without `unshares`, which asks for a descriptor table of this thread's own, where the program has no
 /// other thread: that would only be one without our threads, whose later descriptors faults by signal want.
 pub fn with_our_table(flags: c_int, unshares: c_int) -> c_int {
@@ -34,7 +40,12 @@ fn has_one_thread() -> bool {
         return false;
     }
     let _route = GlibcHeap::new();
-    let number = own_threads::by_names();
-    // None where they cannot be counted; one that is coming may be the program's.
-    number.all > 0 && number.all <= number.ours + 1
+    (0..LOOKS).any(|look| {
+        if look > 0 {
+            thread::sleep(BETWEEN_LOOKS);
+        }
+        let number = own_threads::by_names();
+        // None where they cannot be counted; one that is coming may be the program's.
+        number.all > 0 && number.all <= number.ours + 1
+    })
 }

@@ -1,0 +1,131 @@
+//! Pages that nobody of this process has brought: in a child of a fork, until its memory is registered.
+//!
+//! Whoever reads the child's memory from outside meanwhile (process_vm_readv(2), /proc/PID/mem, ptrace(2)) has the kernel put a
+//! page of zeros where one is swapped out. The child would take it for its own, or nothing else could be put there.
+use crate::base::index::PageRange;
+use crate::state::core::Core;
+use crate::sys::{PAGE_BYTES, mapping, present};
+use std::io;
+use std::ops::Range;
+
+/// As many pages as a table of the kernel's has.
+const BLOCK_PAGES: usize = 512;
+
+impl Core {
+    /// Drops them, once their places are registered. The gate is closed, and there is one thread.
+    ///
+    /// # Errors
+    /// What mincore and madvise say.
+    pub(crate) fn drop_strangers(&self) -> io::Result<()> {
+        for part in self.arena.plain() {
+            let mut next = part.first;
+            for touched in self.pages.touched.within(part) {
+                self.drop_all(next..touched.first)?;
+                let is_mapped = |at| self.pages.state(touched.first + at as u32).mapped().is_some();
+                let address = self.page_address(touched.first);
+                drop_others(address, touched.count as usize, is_mapped)?;
+                next = touched.end();
+            }
+            self.drop_all(next..part.end())?;
+        }
+        for node in &self.nodes {
+            let state = node.lock();
+            let is_present = |at| state.pool.is_present(at as u32);
+            let address = self.frame_address(node.first_frame());
+            drop_others(address, node.positions() as usize, is_present)?;
+        }
+        Ok(())
+    }
+
+    /// Drops what is in a part of the arena that no page of ours has ever been in.
+    fn drop_all(&self, pages: Range<u32>) -> io::Result<()> {
+        let range = PageRange { first: pages.start, count: pages.end - pages.start };
+        drop_run(self.page_address(range.first), 0..range.count as usize)
+    }
+}
+
+/// Drops all of so many pages but those that are `expected`.
+fn drop_others(address: usize, count: usize, expected: impl Fn(usize) -> bool) -> io::Result<()> {
+    // Blocks without any page of ours that follow each other.
+    let mut foreign = 0..0;
+    for first in (0..count).step_by(BLOCK_PAGES) {
+        let block = first..count.min(first + BLOCK_PAGES);
+        let ours = block.clone().filter(|at| expected(*at)).count();
+        if ours == 0 {
+            foreign.end = block.end;
+            continue;
+        }
+        drop_run(address, foreign)?;
+        foreign = block.end..block.end;
+        if ours < block.len() {
+            drop_within(address, block, &expected)?;
+        }
+    }
+    drop_run(address, foreign)
+}
+
+/// Drops what is present of a block, but for what is expected.
+fn drop_within(
+    address: usize,
+    block: Range<usize>,
+    expected: impl Fn(usize) -> bool,
+) -> io::Result<()> {
+    let mut found = [0; BLOCK_PAGES];
+    let found = &mut found[..block.len()];
+    present::look(address + block.start * PAGE_BYTES, found)?;
+    let is_stranger = |at: usize| present::is_present(found[at - block.start]) && !expected(at);
+    let mut at = block.start;
+    while let Some(first) = (at..block.end).find(|at| is_stranger(*at)) {
+        let end = (first..block.end).find(|at| !is_stranger(*at)).unwrap_or(block.end);
+        drop_run(address, first..end)?;
+        at = end;
+    }
+    Ok(())
+}
+
+fn drop_run(address: usize, pages: Range<usize>) -> io::Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    mapping::drop_memory(address + pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)
+        .map_err(io::Error::from_raw_os_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::mapping::{Access, Mapping};
+    use crate::sys::pages;
+
+    #[test]
+    fn what_is_expected_stays_and_all_else_is_dropped() {
+        const PAGES: usize = 5 * BLOCK_PAGES + 7;
+        let memory = Mapping::new(PAGES * PAGE_BYTES, Access::ReadWrite).unwrap();
+        let _ = memory.advise(0, memory.bytes(), libc::MADV_NOHUGEPAGE);
+        // Whole blocks of either kind, mixed ones, and the end.
+        let is_ours = |at: usize| match at / BLOCK_PAGES {
+            0 | 3 => at % 3 == 0,
+            1 => true,
+            5 => at % 2 == 0,
+            _ => false,
+        };
+        for round in 0..2 {
+            for at in (0..PAGES).filter(|at| round == 1 || is_ours(*at)) {
+                let page = pages::view_mut(memory.address() + at * PAGE_BYTES, PAGE_BYTES);
+                match is_ours(at) {
+                    true => page[0] = 1,
+                    // The page of zeros that all share.
+                    false => assert_eq!(std::hint::black_box(page[0]), 0),
+                }
+            }
+            drop_others(memory.address(), PAGES, is_ours).unwrap();
+        }
+        let mut found = vec![0; PAGES];
+        present::look(memory.address(), &mut found).unwrap();
+        for (at, found) in found.into_iter().enumerate() {
+            assert_eq!(present::is_present(found), is_ours(at), "page {at}");
+            let page = pages::view_mut(memory.address() + at * PAGE_BYTES, PAGE_BYTES);
+            assert_eq!(page[0], u8::from(is_ours(at)), "page {at}");
+        }
+    }
+}
