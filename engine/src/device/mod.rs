@@ -27,6 +27,7 @@ pub mod retry;
 pub mod s3;
 mod silent;
 pub mod spec;
+mod spec_error;
 mod spec_parts;
 mod store;
 mod sysfs;
