@@ -4,7 +4,7 @@ use crate::preload_support::{compile, directory, run, succeed, with_an_allocator
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// How a program of rights.c gives rights up.
 const WAYS: [&str; 9] = [
@@ -100,6 +100,29 @@ fn a_program_that_allows_itself_no_files_outgrows_its_budget_and_forks() {
             assert!(told.contains("(ulimit -f)"), "{when}, {fault}: {told}");
         }
     }
+}
+
+#[test]
+fn statistics_that_a_limit_of_files_forbids_are_said_to_be_missing_and_leave_the_status_alone() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("stats"), "old").unwrap();
+    let run = |script: &str, error: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
+        command.args(["run", "--ram", "16M", "--swap", "/var/tmp", "--stats"]).arg(at("stats"));
+        command.args(["--trace".as_ref(), at("trace").as_os_str()]);
+        command.args(["--", "sh", "-c", script]).stderr(error).output().unwrap()
+    };
+    let output = run("ulimit -f 0; exit 3", Stdio::piped());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{}: {told}", output.status);
+    assert!(told.contains("--stats ") && told.contains("(ulimit -f)"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(std::fs::read_to_string(at("stats")).unwrap(), "old");
+    // A message to a file is none that ends it, either.
+    let file = std::fs::File::create(at("error")).unwrap();
+    let output = run("ulimit -f 0; exit 3", file.into());
+    assert_eq!(output.status.code(), Some(3), "{}", output.status);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A file that is replaced as a whole, so that nobody reads half of it: a new one takes the old one's name.
 //!
 //! Only a plain file has its name taken. Of a symbolic link the file that it names is replaced, and the link stays.
+use crate::sys::file_limit;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -34,8 +35,12 @@ pub fn target(name: &Path) -> io::Result<PathBuf> {
 /// Writes `text` beside the file, and gives it the file's name.
 ///
 /// # Errors
-/// It cannot be written, or is no plain file; what is there is as it was.
+/// It cannot be written, or is no plain file, or is longer than a file may be, as far as that is known (EFBIG: the write would end the
+/// process); what is there is as it was.
 pub fn replace(file: &Path, text: &str) -> io::Result<()> {
+    if file_limit::is_beyond(text.len() as u64) {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     replace_by(file, |unfinished| unfinished.write_all(text.as_bytes()))
 }
 

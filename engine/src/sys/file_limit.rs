@@ -6,6 +6,7 @@
 use super::mapping::Mapping;
 use super::pages;
 use super::request::Pieces;
+use super::signal::Blocked;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -45,6 +46,12 @@ pub fn forbids(bytes: u64) -> bool {
     bytes > in_force()
 }
 
+/// The same as far as it is known here, which takes no system call: a filter of the program's may refuse that one.
+pub fn is_beyond(bytes: u64) -> bool {
+    let limit = LIMIT.load(Ordering::Relaxed);
+    limit != u64::MAX && bytes > limit
+}
+
 /// Whether a write that ends there has to go by way of a mapping.
 #[inline]
 pub fn applies(fd: RawFd, end: u64) -> bool {
@@ -69,6 +76,20 @@ pub fn note_refused() {
     let (set, found, limit) = (&raw const only, std::ptr::null_mut::<u8>(), no_wait.as_ptr());
     // SAFETY: a set and a time, and nothing to write to.
     unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, found, limit, size_of::<u64>()) };
+}
+
+/// Has a line written that may go to a file, and returns what the system call returned. Where the limit refuses it the line is
+/// lost, and the process goes on.
+pub fn tell(write: impl FnOnce() -> libc::c_long) -> libc::c_long {
+    if !is_beyond(u64::MAX) {
+        return write();
+    }
+    let _blocked = Blocked::new();
+    let written = write();
+    if written == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EFBIG) {
+        note_refused();
+    }
+    written
 }
 
 /// As [`File::set_len`], and never with a signal.
@@ -131,6 +152,29 @@ mod tests {
     use super::super::request::{Direction, transfer};
     use super::*;
     use std::os::fd::AsRawFd;
+
+    /// Set for the process that lowers its limit.
+    const LOWERS: &str = "USERSWAP_TEST_FILE_LIMIT";
+
+    #[test]
+    fn a_line_that_a_file_may_not_have_is_lost_and_ends_nothing() {
+        if std::env::var_os(LOWERS).is_some() {
+            let nothing = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: takes numbers; the limit is of this process, which was made for it.
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const nothing) };
+            note();
+            super::super::process::say(&["a line\n"]);
+            std::process::exit(3);
+        }
+        let name =
+            "sys::file_limit::tests::a_line_that_a_file_may_not_have_is_lost_and_ends_nothing";
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", name, "--nocapture"]).env(LOWERS, "1");
+        let ended = again.stderr(file.try_clone().unwrap()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
 
     #[test]
     fn what_is_written_by_way_of_a_mapping_is_read_back() {

@@ -1,5 +1,6 @@
 //! What the engine does to its own process.
 use super::device_pins;
+use super::file_limit;
 use super::own_fd::Own;
 use std::io;
 use std::os::fd::RawFd;
@@ -228,7 +229,7 @@ pub fn say(parts: &[&str]) {
 
 fn write_error(text: &[u8]) {
     // SAFETY: the bytes are readable for that length. A closed standard error is not our concern.
-    unsafe { libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len()) };
+    file_limit::tell(|| unsafe { libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len()) });
 }
 
 /// A number as text in `digits`, without allocating.

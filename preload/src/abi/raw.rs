@@ -2,6 +2,7 @@
 use super::system_call::{call, make};
 use libc::{c_int, c_long};
 use std::mem::MaybeUninit;
+use userswap::internals::file_limit;
 
 /// An error number, as in errno.
 pub type Errno = c_int;
@@ -279,14 +280,14 @@ pub fn groups() -> Identity {
 pub fn say_bytes(message: &[u8]) {
     let parts = [&b"userswap: "[..], message, b"\n"].map(std::io::IoSlice::new);
     // SAFETY: the parts are readable. A closed standard error is not our concern.
-    unsafe { call!(libc::SYS_writev, 2, parts.as_ptr(), parts.len()) };
+    file_limit::tell(|| unsafe { call!(libc::SYS_writev, 2, parts.as_ptr(), parts.len()) });
 }
 
 /// Writes one line about us to standard error.
 pub fn say(message: &str) {
     let line = format!("userswap: {message}\n");
     // SAFETY: the bytes are readable. A closed standard error is not our concern.
-    unsafe { call!(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+    file_limit::tell(|| unsafe { call!(libc::SYS_write, 2, line.as_ptr(), line.len()) });
 }
 
 /// Writes a line about us without allocating, and ends the process.
@@ -294,7 +295,7 @@ pub fn stop(line: &str) -> ! {
     let parts = ["userswap: ", line];
     for part in parts {
         // SAFETY: the bytes are readable. A closed standard error is not our concern.
-        unsafe { call!(libc::SYS_write, 2, part.as_ptr(), part.len()) };
+        file_limit::tell(|| unsafe { call!(libc::SYS_write, 2, part.as_ptr(), part.len()) });
     }
     exit_now(1)
 }

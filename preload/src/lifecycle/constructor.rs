@@ -18,6 +18,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use userswap::internals::Member;
 use userswap::internals::PAGE_BYTES;
+use userswap::internals::file_limit;
 use userswap::internals::mapping::Access;
 use userswap::internals::{ARENA_PAGES_MAX, Arena};
 use userswap::internals::{OPTIONS_VARIABLE, Options};
@@ -34,6 +35,8 @@ static DESTRUCTOR: extern "C" fn() = destruct;
 type Texts = *const *const c_char;
 
 extern "C" fn construct(_: c_int, _: Texts, environment: Texts) {
+    // What is said may go to a file.
+    file_limit::note();
     // First: what reads its own there may take it away (heaptrack does).
     let options = value_in(environment, OPTIONS_VARIABLE).filter(|text| !text.is_empty());
     let preloaded = value_in(environment, "LD_PRELOAD");

@@ -33,7 +33,11 @@ fn put_into(file: &Path, process: &Process) {
     let _blocked = Blocked::new();
     let text = describe(process);
     if let Err(error) = whole_file::replace(file, &text) {
-        crate::abi::raw::say(&format!("--stats {}: {error}", file.display()));
+        let remedy = match error.raw_os_error() {
+            Some(libc::EFBIG) => "; raise the limit of a file's size (ulimit -f)",
+            _ => "",
+        };
+        crate::abi::raw::say(&format!("--stats {}: {error}{remedy}", file.display()));
     }
 }
 
