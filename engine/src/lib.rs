@@ -81,7 +81,7 @@ pub mod internals {
     pub use crate::base::index::{PageIndex, PageRange, Slot};
     pub use crate::base::limits::{RAM_MAX_BYTES, RAM_MIN_BYTES, default_swap_bytes};
     pub use crate::base::topology::Topology;
-    pub use crate::base::{elf, sanitizer, script, shard, size, status, whole_file};
+    pub use crate::base::{elf, memory_limit, sanitizer, script, shard, size, status, whole_file};
     pub use crate::control::{CONNECTIONS_MAX, directory, other, protocol, settings};
     pub use crate::device::cipher::Cipher;
     pub use crate::device::loans::BORROWERS_MAX;

@@ -1,6 +1,7 @@
 //! Programs that cannot be served as they should be: a message says so, and none waits for ever.
 
 use crate::preload_support::{compile, directory, run, with_an_allocator_in_it};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -63,6 +64,62 @@ fn a_child_of_a_fork_that_cannot_be_served_ends_with_a_message_and_its_parent_go
         assert_eq!(String::from_utf8_lossy(&output.stdout), "exact\n", "{fault}: {told}");
         let lines = told.matches("the child of a fork cannot be served: ").count();
         assert_eq!((output.status.code(), lines), (Some(0), 2), "{fault}: {told}");
+    }
+}
+
+/// Outgrows a budget of 16 MiB, and forks.
+const PARENT: &str = "
+import os
+held = bytearray(48 << 20)
+for at in range(0, len(held), 4096): held[at] = 1
+child = os.fork()
+if child == 0: os._exit(0)
+os.waitpid(child, 0)
+";
+
+#[test]
+fn a_limit_of_memory_that_an_engine_has_no_room_in_is_named_with_what_would_do() {
+    let directory = directory();
+    let large = compile(directory.path(), "large.c");
+    let within = |limit: &str, program: &[&OsStr]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit {limit}; exec \"$@\""), "sh"]);
+        let run = run("16M", "thread");
+        command.arg(run.get_program()).args(run.get_args()).args(program);
+        ended(&command)
+    };
+    for (limit, name, remedy) in [
+        ("-d 1572864", "data is limited to 1.5G (RLIMIT_DATA)", "(ulimit -d 16777216)"),
+        ("-v 2097152", "address space is limited to 2G (RLIMIT_AS)", "(ulimit -v 16777216)"),
+        // Not even for the arena.
+        ("-v 524288", "address space is limited to 512M (RLIMIT_AS)", "(ulimit -v 16777216)"),
+    ] {
+        let output = within(limit, &[large.as_os_str()]);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{limit}: {told}");
+        assert!(told.contains(name) && told.contains(remedy), "{limit}: {told}");
+        assert_eq!(told.lines().count(), 1, "{limit}: {told}");
+    }
+    // Room for one engine, and not for two.
+    let told = said(&within("-d 4194304", &["python3", "-c", PARENT].map(OsStr::new)));
+    let reason = "the child of a fork cannot be served: ";
+    let line = told.lines().find(|line| line.contains(reason)).unwrap_or_else(|| panic!("{told}"));
+    assert!(line.contains("4G (RLIMIT_DATA)") && line.contains("(ulimit -d 16777216)"), "{told}");
+    for limit in ["-d 16777216", "-v 16777216"] {
+        let output = within(limit, &[large.as_os_str()]);
+        assert_eq!(output.stdout, b"exact\n", "{limit}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_program_that_limits_its_data_to_less_than_managing_it_takes_is_told_why_it_ends() {
+    let directory = directory();
+    let program = compile(directory.path(), "data_limit.c");
+    for fault in ["thread", "signal"] {
+        let output = ended(run("16M", fault).arg(&program));
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{fault}: {}: {told}", output.status);
+        assert!(told.contains("(RLIMIT_DATA, ulimit -d;"), "{fault}: {told}");
     }
 }
 

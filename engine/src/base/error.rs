@@ -1,4 +1,5 @@
 //! What can go wrong when an engine is built or asked for something.
+use crate::base::memory_limit;
 use crate::base::open_error::{OpenError, more_descriptors};
 use crate::base::size::ByteSize;
 use std::io;
@@ -56,7 +57,8 @@ pub enum Error {
     Thread(#[source] io::Error),
     /// What is swapped could not be copied for a child.
     #[error(
-        "cannot copy swapped pages for a forked process: {0}; give the swap directory more room"
+        "cannot copy swapped pages for a forked process: {0}; {remedy}",
+        remedy = memory_limit::remedy(.0).unwrap_or_else(|| "give the swap directory more room".to_owned())
     )]
     ForkCopy(#[source] io::Error),
     /// A budget too small to work with.
@@ -200,7 +202,9 @@ fn remedy(error: &io::Error) -> String {
         Some(libc::ENOENT) => Some("mount /proc"),
         _ => None,
     };
-    more_descriptors(error).or(other).map_or_else(String::new, |remedy| format!("; {remedy}"))
+    let known = more_descriptors(error).or(other).map(str::to_owned);
+    let remedies: Vec<String> = known.into_iter().chain(memory_limit::remedy(error)).collect();
+    remedies.iter().map(|remedy| format!("; {remedy}")).collect()
 }
 
 fn without_userfaultfd(error: &io::Error) -> String {
@@ -250,6 +254,7 @@ mod tests {
             (Error::Tables(of(libc::ENOENT)), "mount /proc"),
             (Error::Thread(of(libc::EAGAIN)), "ulimit -u"),
             (Error::Userfaultfd(of(libc::EPERM)), "CAP_SYS_PTRACE"),
+            (Error::ForkCopy(of(libc::ENOSPC)), "more room"),
         ] {
             let said = error.to_string();
             assert!(said.contains(remedy), "{said}");

@@ -10,6 +10,7 @@ pub mod error;
 pub mod index;
 pub mod limits;
 pub mod log;
+pub mod memory_limit;
 pub mod open_error;
 pub mod sanitizer;
 pub mod script;

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::base::limits::DEVICE_MIN_BYTES;
+use crate::base::memory_limit;
 use crate::base::size::ByteSize;
 
 /// Why a swap device is refused.
@@ -152,8 +153,10 @@ pub enum OpenError {
 }
 
 /// What helps where a system call failed.
-fn remedy(source: &io::Error) -> &'static str {
-    more_descriptors(source).unwrap_or("name a directory or device that can be written to")
+fn remedy(source: &io::Error) -> String {
+    let known =
+        more_descriptors(source).map(str::to_owned).or_else(|| memory_limit::remedy(source));
+    known.unwrap_or_else(|| "name a directory or device that can be written to".to_owned())
 }
 
 /// Where a descriptor was refused because there are too many: what to do about it.

@@ -5,6 +5,7 @@
 //! pages go to files that way then: as far as the slots are there, which no mapping can make.
 use super::mapping::Mapping;
 use super::pages;
+use super::process;
 use super::request::Pieces;
 use super::signal::Blocked;
 use std::fs::File;
@@ -18,11 +19,7 @@ static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// What it is now, in bytes; u64::MAX where there is none.
 pub fn in_force() -> u64 {
-    let mut found = libc::rlimit { rlim_cur: u64::MAX, rlim_max: u64::MAX };
-    let (own, nothing) = (0, std::ptr::null::<libc::rlimit>());
-    // SAFETY: `found` is a buffer for the answer. The raw system call passes by an interposed one.
-    unsafe { libc::syscall(libc::SYS_prlimit64, own, libc::RLIMIT_FSIZE, nothing, &raw mut found) };
-    found.rlim_cur
+    process::limit_in_force(libc::RLIMIT_FSIZE)
 }
 
 /// Whether there is one, now.

@@ -232,6 +232,15 @@ fn write_error(text: &[u8]) {
     file_limit::tell(|| unsafe { libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len()) });
 }
 
+/// What is in force of one of the process's limits (`RLIMIT_…`), in its unit; u64::MAX where there is none.
+pub fn limit_in_force(resource: libc::__rlimit_resource_t) -> u64 {
+    let mut found = libc::rlimit { rlim_cur: u64::MAX, rlim_max: u64::MAX };
+    let (own, nothing) = (0, std::ptr::null::<libc::rlimit>());
+    // SAFETY: `found` is a buffer for the answer. The raw system call passes by an interposed one.
+    unsafe { libc::syscall(libc::SYS_prlimit64, own, resource, nothing, &raw mut found) };
+    found.rlim_cur
+}
+
 /// A number as text in `digits`, without allocating.
 pub fn decimal(number: u64, digits: &mut [u8; 20]) -> &str {
     let first = write_digits(number, 10, digits);

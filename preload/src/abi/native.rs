@@ -6,7 +6,7 @@ use super::symbols::symbol_functions;
 use super::system_call::make;
 use libc::{c_void, size_t};
 use std::alloc::{GlobalAlloc, Layout};
-use userswap::internals::PAGE_BYTES;
+use userswap::internals::{PAGE_BYTES, memory_limit};
 
 symbol_functions! { Libc:
     fn malloc(bytes: size_t) -> *mut c_void = c"__libc_malloc";
@@ -166,10 +166,10 @@ unsafe impl GlobalAlloc for Native {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGN_NATURAL {
             // SAFETY: any size may be asked for.
-            return unsafe { malloc(layout.size()) }.cast();
+            return had(unsafe { malloc(layout.size()) }, layout.size());
         }
         // SAFETY: a layout's alignment is a power of two.
-        unsafe { memalign(layout.align(), layout.size()) }.cast()
+        had(unsafe { memalign(layout.align(), layout.size()) }, layout.size())
     }
 
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
@@ -180,7 +180,7 @@ unsafe impl GlobalAlloc for Native {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGN_NATURAL {
             // SAFETY: any size may be asked for.
-            return unsafe { calloc(1, layout.size()) }.cast();
+            return had(unsafe { calloc(1, layout.size()) }, layout.size());
         }
         // SAFETY: the caller keeps the contract of `alloc`.
         let block = unsafe { self.alloc(layout) };
@@ -194,7 +194,7 @@ unsafe impl GlobalAlloc for Native {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         if layout.align() <= ALIGN_NATURAL {
             // SAFETY: the block came from `malloc` or `calloc` above.
-            return unsafe { realloc(block.cast(), bytes) }.cast();
+            return had(unsafe { realloc(block.cast(), bytes) }, bytes);
         }
         // SAFETY: the alignment is the old one, which was valid.
         let wanted = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
@@ -208,4 +208,22 @@ unsafe impl GlobalAlloc for Native {
         }
         new
     }
+}
+
+/// What is larger than this, in bytes, may be asked for by code that goes on without it.
+const GONE_WITHOUT_BYTES: usize = 1024;
+
+/// A block that has been asked for. Where there is not even a small one the process ends, and says why: Rust's own message
+/// names no reason.
+fn had(block: *mut c_void, bytes: usize) -> *mut u8 {
+    if block.is_null() && bytes <= GONE_WITHOUT_BYTES {
+        raw::stop(match memory_limit::is_tight() {
+            true => {
+                "no memory is left for managing this process, which ends: raise its limit of data or address space \
+                 (RLIMIT_DATA, ulimit -d; RLIMIT_AS, ulimit -v), by 6G for an engine's tables\n"
+            }
+            false => "no memory is left for managing this process, which ends\n",
+        });
+    }
+    block.cast()
 }

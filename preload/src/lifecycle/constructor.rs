@@ -20,6 +20,7 @@ use userswap::internals::Member;
 use userswap::internals::PAGE_BYTES;
 use userswap::internals::file_limit;
 use userswap::internals::mapping::Access;
+use userswap::internals::memory_limit;
 use userswap::internals::{ARENA_PAGES_MAX, Arena};
 use userswap::internals::{OPTIONS_VARIABLE, Options};
 
@@ -124,8 +125,10 @@ fn look_up() {
 
 fn start(text: &str) -> Result<(), String> {
     let options = Options::from_text(text).map_err(|error| error.to_string())?;
-    let arena =
-        reserve_arena().map_err(|error| format!("no address space for managed memory: {error}"))?;
+    let arena = reserve_arena().map_err(|error| {
+        let remedy = memory_limit::remedy(&error).map(|remedy| format!("; {remedy}"));
+        format!("no address space for managed memory: {error}{}", remedy.unwrap_or_default())
+    })?;
     // A limit on address space leaves a small arena; one below the budget would be no use.
     let bytes = u64::from(arena.pages()) * PAGE_BYTES as u64;
     if bytes < options.ram_bytes {
