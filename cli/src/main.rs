@@ -261,4 +261,19 @@ mod tests {
     fn the_command_line_is_consistent() {
         command().debug_assert();
     }
+
+    #[test]
+    fn a_negative_size_is_refused_as_a_size_and_not_as_an_option() {
+        let mut left = vec![command()];
+        while let Some(command) = left.pop() {
+            for option in command.get_opts() {
+                let named = option.get_value_names().unwrap_or_default();
+                let is_size = |name: &str| name.starts_with("SIZE") || name == "SPEC";
+                let takes = option.is_allow_hyphen_values_set();
+                let is_right = takes || !named.iter().any(|name| is_size(name));
+                assert!(is_right, "{} of {}", option, command.get_name());
+            }
+            left.extend(command.get_subcommands().cloned());
+        }
+    }
 }

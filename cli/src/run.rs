@@ -60,7 +60,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SPEC", allow_hyphen_values = true, value_parser = parse_swap)]
     swap: Vec<SwapSpec>,
     /// Keep pages compressed in at most SIZE of the budget before they go to a device, or in as much as it brings (auto)
-    #[arg(long, value_name = "SIZE|auto")]
+    #[arg(long, value_name = "SIZE|auto", allow_hyphen_values = true)]
     compress: Option<Compress>,
     /// Encrypt what is written to swap devices, all of them
     #[arg(long)]

@@ -42,10 +42,10 @@ pub struct ContentionArgs {
           value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_memory, allow_hyphen_values = true)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory, allow_hyphen_values = true)]
     size: u64,
     /// Passes over it
     #[arg(long, value_name = "N", default_value_t = 4,

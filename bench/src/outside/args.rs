@@ -46,10 +46,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "WAY", default_value_t = Poll::Auto, allow_hyphen_values = true)]
     pub poll: Poll,
     /// Swap device of the engine, as for `userswap run`; may be repeated
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     pub swap: Vec<String>,
     /// Compressed memory in front of its devices, as for `userswap run`
-    #[arg(long, value_name = "SIZE|auto")]
+    #[arg(long, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub compress: Option<Compress>,
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]

@@ -44,7 +44,7 @@ pub struct ForkArgs {
     #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1.., default_values = ["thread", "signal"])]
     fault: Vec<FaultMode>,
     /// Swap device of the engine, as for `userswap run`; may be repeated
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<String>,
     #[command(flatten)]
     format: Format,

@@ -45,10 +45,10 @@ pub struct TableArgs {
     #[arg(long, value_name = "WAY", default_value_t = Poll::Auto)]
     poll: Poll,
     /// Swap device of the engine, as for `userswap run`; may be repeated
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<String>,
     /// Compressed memory in front of its devices, as for `userswap run`
-    #[arg(long, value_name = "SIZE|auto")]
+    #[arg(long, value_name = "SIZE|auto", allow_hyphen_values = true)]
     compress: Option<Compress>,
     /// What the loads write; but for index, only cases that have no data of their own
     #[arg(long, value_name = "KIND", default_value = "index")]

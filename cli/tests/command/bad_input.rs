@@ -162,6 +162,7 @@ fn words_that_do_not_exist_are_refused_with_those_that_do() {
     refused(&["run", "--swap", "mem", "--", "echo", "ran"], 2, &["mem:512M"]);
     refused(&["run", "--swap", "/var/tmp,pri=x", "--", "echo", "ran"], 2, &["pri=x", "32767"]);
     for (words, allowed) in [
+        (&["--compress", "-5M"][..], &["\"-5M\"", "at least 8M", "auto"][..]),
         (&["--compress", "1M"][..], &["\"1M\"", "at least 8M", "auto"][..]),
         (&["--compress", "auto", "--swap", "zram:1G"], &["\"zram:1G\"", "leave it out"]),
         (&["--compress", "64M", "--swap", "/var/tmp,tier=0"], &["/var/tmp,tier=0", "from 1 on"]),

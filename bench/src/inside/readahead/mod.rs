@@ -37,16 +37,16 @@ pub struct ReadaheadArgs {
           value_parser = clap::value_parser!(u8).range(0..=10))]
     page_cluster: u8,
     /// Swap device, as for `run --swap`
-    #[arg(long, value_name = "SPEC", default_value = "/var/tmp")]
+    #[arg(long, value_name = "SPEC", default_value = "/var/tmp", allow_hyphen_values = true)]
     dev: SwapSpec,
     /// How page faults are delivered: thread or signal
     #[arg(long, value_name = "MODE", default_value_t = FaultMode::Thread)]
     fault: FaultMode,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory, allow_hyphen_values = true)]
     ram: u64,
     /// Memory that is read
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory, allow_hyphen_values = true)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3,

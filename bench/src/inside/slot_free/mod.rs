@@ -58,10 +58,10 @@ pub struct SlotFreeArgs {
           value_parser = clap::value_parser!(u32).range(1..=256))]
     tasks: u32,
     /// RAM budget
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory, allow_hyphen_values = true)]
     ram: u64,
     /// Memory of all threads together
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory, allow_hyphen_values = true)]
     size: u64,
     /// Runs of each variant
     #[arg(long, value_name = "N", default_value_t = 3,

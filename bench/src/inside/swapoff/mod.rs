@@ -44,10 +44,10 @@ const WALKS: [SwapoffMethod; 5] = [
 #[derive(Debug, Clone, Args)]
 pub struct SwapoffArgs {
     /// RAM budget, and the limit of the kernel's side
-    #[arg(long, value_name = "SIZE", default_value = "1900M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "1900M", value_parser = parse_size, allow_hyphen_values = true)]
     ram: u64,
     /// Memory that is paged out, and that swapoff reads back [default: 85 % of --ram]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     size: Option<u64>,
     /// Directory for the swap files
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]

@@ -35,10 +35,10 @@ pub struct JobsArgs {
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_values = ["thread"])]
     fault: Vec<FaultMode>,
     /// Swap device of the engine, as for `userswap run`; may be repeated
-    #[arg(long, value_name = "SPEC")]
+    #[arg(long, value_name = "SPEC", allow_hyphen_values = true)]
     swap: Vec<String>,
     /// Compressed memory in front of its devices, as for `userswap run`
-    #[arg(long, value_name = "SIZE|auto")]
+    #[arg(long, value_name = "SIZE|auto", allow_hyphen_values = true)]
     compress: Option<Compress>,
     /// Measure this beside it, in turns
     #[arg(long, value_name = "RIVAL")]
