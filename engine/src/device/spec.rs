@@ -15,7 +15,7 @@ use super::faulty;
 use super::remote::{self, Address};
 use super::s3::address as s3;
 pub use super::spec_error::SpecError;
-use super::spec_parts::{is_meant_as_option, shown_of, split_size};
+use super::spec_parts::{is_meant_as_option, is_needless_comma, is_word, shown_of, split_size};
 use super::throttle::{NearFar, Throttle, parse_near_far};
 use super::zram::options::{Compression, Options as CompressionOptions};
 use crate::base::size::ByteSize;
@@ -190,6 +190,8 @@ struct SpecOptions {
     encrypt: Option<()>,
     /// What fails, after the word for that.
     faulty: Option<Plan>,
+    /// That it is plain memory, by the word for that and a size.
+    is_memory: bool,
     /// How pages are compressed, after the word for that.
     compression: Option<CompressionOptions>,
     /// How servers keep pages, after what names them.
@@ -205,6 +207,7 @@ impl SpecOptions {
         Self {
             remote: remote::is_meant(text).then(remote::Options::default),
             s3: s3::is_meant(text).then(s3::Options::default),
+            is_memory: text.strip_prefix(MEMORY_WORD).is_some_and(|rest| rest.starts_with(':')),
             compression: (named == Some(COMPRESSED_WORD)).then(CompressionOptions::default),
             ..Self::default()
         }
@@ -215,7 +218,15 @@ impl SpecOptions {
         let is_of_servers = self.remote.is_some()
             && (remote::names_file(option) || remote::has_prefix(before) && option.contains('='));
         let is_of_store = self.s3.is_some() && s3::names_path(option);
-        is_meant_as_option(option) || is_of_servers || is_of_store
+        let is_after_word = self.is_no_path(before) && is_word(option);
+        let is_meant = is_meant_as_option(option) || is_of_servers || is_of_store;
+        is_meant || is_after_word || option.is_empty() && is_needless_comma(before)
+    }
+
+    /// Whether what is before a comma names no file, whose name may have commas.
+    fn is_no_path(&self, before: &str) -> bool {
+        let is_of_servers = self.remote.is_some() && remote::has_prefix(before);
+        self.is_memory || self.compression.is_some() || self.s3.is_some() || is_of_servers
     }
 
     /// What is named by more than a word.
@@ -243,6 +254,9 @@ impl SpecOptions {
     }
 
     fn read(&mut self, spec: &str, option: &str) -> Result<(), SpecError> {
+        if option.is_empty() {
+            return Err(SpecError::EmptyOption(spec.to_owned()));
+        }
         if let Some(outcome) = self.read_own(spec, option) {
             return outcome;
         }

@@ -72,7 +72,7 @@ pub enum SpecError {
         more: String,
     },
     /// An option with a value out of its range.
-    #[error("\"{spec}\": \"{option}\" is out of range: {allowed}")]
+    #[error("\"{spec}\": \"{option}\" {}: {allowed}", fault_of(option))]
     OptionValue {
         /// The whole text.
         spec: String,
@@ -81,6 +81,9 @@ pub enum SpecError {
         /// What would be accepted.
         allowed: &'static str,
     },
+    /// Nothing between two commas, or after the last.
+    #[error("\"{0}\" has an empty option: leave the comma out that is too many")]
+    EmptyOption(String),
     /// An option given twice.
     #[error("\"{spec}\": \"{option}\" is given twice: give it once")]
     OptionTwice {
@@ -129,6 +132,12 @@ pub enum SpecError {
     /// A control character, which one-line messages and option lists cannot carry.
     #[error("{0:?} has a control character in its name: use a path without one")]
     ControlCharacter(String),
+}
+
+/// What is wrong with an option that cannot be read.
+fn fault_of(option: &str) -> &'static str {
+    let has_value = option.split_once('=').is_some_and(|(_, value)| !value.is_empty());
+    if has_value { "is out of range" } else { "needs a value" }
 }
 
 impl SpecError {

@@ -12,6 +12,18 @@ pub(super) fn is_meant_as_option(text: &str) -> bool {
     !text.contains('/') && (text.contains('=') || start.eq_ignore_ascii_case(&ENCRYPT_WORD[..3]))
 }
 
+/// Nothing but letters: an option without its value, or none at all.
+pub(super) fn is_word(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+/// Whether a comma after that, with nothing behind it, is too many: no path ends in a size or in an option.
+pub(super) fn is_needless_comma(before: &str) -> bool {
+    let is_size = split_size(before, before).is_ok_and(|(_, size)| size.is_some());
+    let last = before.rsplit_once(',').map(|(_, last)| last);
+    is_size || last.is_some_and(|last| last.is_empty() || is_meant_as_option(last))
+}
+
 /// A number of digits only: no sign, no space.
 pub(super) fn digits<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))

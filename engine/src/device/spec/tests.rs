@@ -160,6 +160,31 @@ fn every_refusal_names_the_value_and_the_remedy() {
 }
 
 #[test]
+fn an_option_that_is_empty_or_lacks_its_value_is_no_part_of_the_size() {
+    let empty = "empty option";
+    assert_refused(&[
+        ("zram:1G,", "\"zram:1G,\"", empty),
+        ("zram:1G,,algo=lz4", "\"zram:1G,,algo=lz4\"", empty),
+        ("zram:1G,pri=1,", "\"zram:1G,pri=1,\"", empty),
+        ("mem:1G,", "\"mem:1G,\"", empty),
+        ("redis://h/p:1G,", "\"redis://h/p:1G,\"", empty),
+        ("/a:1G,", "\"/a:1G,\"", empty),
+        ("/a:1G,,pri=1", "\"/a:1G,,pri=1\"", empty),
+        ("/a,pri=1,", "\"/a,pri=1,\"", empty),
+        ("zram:1G,recompress", "\"recompress\" needs a value", "recompress=LEVEL:SECONDS"),
+        ("zram:1G,recompress=", "\"recompress=\" needs a value", "recompress=LEVEL:SECONDS"),
+        ("zram:1G,algo", "\"algo\" needs a value", "algo=zstd"),
+        ("zram:1G,level,algo=zstd", "\"level\" needs a value", "-7"),
+        ("mem:1G,pri", "\"pri=\" needs a value", "0 to 32767"),
+        ("mem:1G,fast", "unknown option \"fast\"", "pri=N"),
+        ("redis://h/p:1G,lease", "\"lease", "lease=SECONDS"),
+    ]);
+    for path in ["/a,", "/a,b", "/a,pri", "./mem,pri"] {
+        assert_eq!(spec(path), SwapSpec::at(path));
+    }
+}
+
+#[test]
 fn how_pages_are_compressed_is_refused_with_what_there_is() {
     assert_refused(&[
         ("zram:1G,algo=lzo", "algo=lzo", "algo=zstd"),

@@ -130,7 +130,7 @@ impl Options {
     /// # Errors
     /// Its value cannot be read, or it is given twice.
     pub fn read(&mut self, spec: &str, option: &str) -> Option<Result<(), SpecError>> {
-        let (name, value) = option.split_once('=')?;
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let refused = |allowed| refused(spec, option, allowed);
         let twice = |option| SpecError::OptionTwice { spec: spec.to_owned(), option };
         Some(match name {
