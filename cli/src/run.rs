@@ -363,21 +363,22 @@ fn working_directory(args: &RunArgs) -> Result<PathBuf, Failure> {
 
 /// What the program swaps to, and what opens it.
 fn choose_devices(args: &RunArgs, here: &Path, options: &mut Options) -> Result<(), Failure> {
-    let named = args.swap.iter().map(|swap| open::resolved(swap.clone().absolute(here)));
-    options.swaps = named.collect::<Result<_, _>>().map_err(Failure::usage)?;
-    options.password = remote::open::Password::of_environment();
-    if options.swaps.iter().any(|swap| swap.bucket().is_some()) {
-        options.credentials = s3::credentials::Credentials::find().map_err(|reason| {
-            Failure::usage(format!("--swap: a bucket needs a key to it: {reason}"))
-        })?;
-    }
+    options.swaps = args.swap.iter().map(|swap| swap.clone().absolute(here)).collect();
     if options.swaps.is_empty() {
         options.swaps.push(default_swap());
     }
     options.encrypt = args.encrypt;
     options.compress = args.compress;
+    // First: it names what was written, without what is found out about it.
     userswap::internals::swaps_of(options)
         .map_err(|error| Failure::usage(format!("--swap: {error}")))?;
+    let resolved = std::mem::take(&mut options.swaps).into_iter().map(open::resolved);
+    options.swaps = resolved.collect::<Result<_, _>>().map_err(Failure::usage)?;
+    options.password = remote::open::Password::of_environment();
+    if let Some(swap) = args.swap.iter().find(|swap| swap.bucket().is_some()) {
+        options.credentials = s3::credentials::Credentials::find()
+            .map_err(|reason| Failure::usage(format!("--swap: \"{swap}\": {reason}")))?;
+    }
     Ok(())
 }
 

@@ -30,6 +30,7 @@ pub struct SwaponArgs {
 pub fn swapon(args: SwaponArgs) -> Result<ExitCode, Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::unavailable(format!("the working directory: {error}")))?;
+    args.spec.check_front().map_err(Failure::usage)?;
     let spec = open::resolved(args.spec.absolute(&here)).map_err(Failure::usage)?;
     if let Some(warning) = ask(&mut Client::of(args.pid)?, spec.to_string())? {
         say(format_args!("warning: {warning}"));

@@ -85,11 +85,19 @@ mod with_it {
         let runtime = runtime();
         let none = spec(1, "a");
         let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+        let untiered = none.replace(",tier=1", "");
+        // As they were written, without what was found out about them.
+        let (quoted, quoted_untiered) = (format!("\"{none}\""), format!("\"{untiered}\""));
         for (given, keys, parts) in [
             (none.clone(), &keys[..], ["127.0.0.1:1", "start the server"]),
-            (none.clone(), &[], ["no key to it", "AWS_ACCESS_KEY_ID"]),
-            (none.clone(), &keys[..1], ["AWS_SECRET_ACCESS_KEY is not", "set both"]),
-            (none.replace(",tier=1", ""), &keys, ["s3://bucket/a", "tier"]),
+            (none.clone(), &[], [&quoted, "no key to this bucket"]),
+            (none.clone(), &keys[..1], [&quoted, "AWS_SECRET_ACCESS_KEY is not: set both"]),
+            (untiered.clone(), &keys, [&quoted_untiered, "tier"]),
+            (
+                untiered.replace("127.0.0.1", "localhost"),
+                &keys,
+                ["localhost:1\" ", "needs a tier in front"],
+            ),
             (none.replace("http:", "ftp:"), &keys, ["ftp://127.0.0.1:1", "https://HOST"]),
         ] {
             let run = ["run", "--swap", "mem:64M,tier=0", "--swap", &given, "--", "echo", "run"];

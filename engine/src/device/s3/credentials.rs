@@ -63,7 +63,7 @@ impl Credentials {
 
     fn of_file() -> Result<Self, String> {
         let home = || said("HOME").map(|home| PathBuf::from(home).join(".aws/credentials"));
-        let none = || format!("no key to it is known: set {ID} and {SECRET}, or {FILE}");
+        let none = || format!("no key to this bucket is known: set {ID} and {SECRET}, or {FILE}");
         let path = said(FILE).map(PathBuf::from).or_else(home).ok_or_else(none)?;
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,

@@ -84,7 +84,10 @@ pub fn resolved(mut spec: SwapSpec) -> Result<SwapSpec, OpenError> {
         };
         let found = looked.and_then(|()| resolve(address));
         let found = found.map_err(|reason| OpenError::Remote { path: path_of(address), reason })?;
-        address.options.found_at(found.ip());
+        // What is a number already is named as it was.
+        if !address.is_numeric() {
+            address.options.found_at(found.ip());
+        }
     }
     Ok(spec)
 }
