@@ -186,6 +186,19 @@ fn ram_of(case: &str) -> &'static str {
     if case.contains("swapin") { "48M" } else { "24M" }
 }
 
+/// Compressed pages are part of the budget on both sides, or on none; what zram takes is said either way.
+fn counts(case: &str, run: &serde_json::Value) {
+    let part = |name: &str| run["within"][name].as_u64();
+    let both = part("limit_bytes").zip(part("compressed_bytes_max"));
+    let is_right = |(limit, zram): (u64, u64)| {
+        let share = (limit + zram) * 1000 / (24 * MIB);
+        limit < 18 * MIB && zram > 6 * MIB && (980..=1005).contains(&share)
+    };
+    assert_eq!(both.map(is_right), case.contains("zram:").then_some(true), "{case}: {run}");
+    let is_on_top = run["compressed_bytes_on_top"].as_u64().is_some_and(|bytes| bytes > MIB);
+    assert_eq!(is_on_top, case.contains("--vs zram") && both.is_none(), "{case}: {run}");
+}
+
 #[test]
 fn both_sides_run_in_turns_and_give_a_ratio() {
     if !root() {
@@ -214,16 +227,7 @@ fn both_sides_run_in_turns_and_give_a_ratio() {
         assert!((ratio / (kernel / userswap) - 1.0).abs() < 1e-9, "{report}");
         let kernel_faults = report["median_major_faults"]["kernel"].as_f64().unwrap();
         assert!(kernel_faults > 0.0, "{report}");
-        // Compressed pages are part of the budget on both sides, or on none.
-        for run in runs.iter().filter(|run| run["engine"] == "kernel") {
-            let part = |name: &str| run["within"][name].as_u64();
-            let both = part("limit_bytes").zip(part("compressed_bytes_max"));
-            let both = both.map(|(limit, zram)| (limit, zram, (limit + zram) * 1000 / (24 * MIB)));
-            let is_right = |(limit, zram, share)| {
-                limit < 18 * MIB && zram > 6 * MIB && (980..=1005).contains(&share)
-            };
-            assert_eq!(both.map(is_right), case.contains("zram:").then_some(true), "{report}");
-        }
+        runs.iter().filter(|run| run["engine"] == "kernel").for_each(|run| counts(&case, run));
         let has_hits =
             report["hit_rate"]["kernel"].as_f64().is_some_and(|rate| rate > 0.0 && rate < 1.0);
         assert_eq!(has_hits, case.contains("rand") || case.contains("zipf"));

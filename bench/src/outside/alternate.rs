@@ -165,6 +165,22 @@ pub(super) fn disk(plan: &Plan) -> Option<Disk> {
     }
 }
 
+/// Memory of compressed pages that is outside the limit of the kernel's side.
+enum Compressed {
+    Nothing,
+    /// Limit and memory are the budget.
+    Within(Within),
+    /// So many bytes more than the budget.
+    OnTop(u64),
+}
+
+impl Compressed {
+    /// What a rival has taken whose limit is the whole budget.
+    fn on_top(rival: Rival, bytes_max: Option<u64>) -> Self {
+        bytes_max.filter(|_| rival == Rival::Zram).map_or(Self::Nothing, Self::OnTop)
+    }
+}
+
 struct Bench<'a> {
     plan: &'a Plan,
     exe: PathBuf,
@@ -194,17 +210,23 @@ impl Bench<'_> {
     fn run(&self, engine: Engine) -> Result<Run, BenchError> {
         let load = Load::new(self.plan, self.plan.size_bytes);
         let course = Course::new(load.part);
-        let (finished, within) = match engine {
+        let (finished, compressed) = match engine {
             Engine::Userswap => {
                 let mut words = self.program(&load);
                 words.extend(load.args.iter().map(OsString::from));
-                (self.budget().run(&words, course)?.within_budget()?, None)
+                (self.budget().run(&words, course)?.within_budget()?, Compressed::Nothing)
             }
             Engine::Kernel => self.on_kernel(&load, &course)?,
         };
         let throughput_kbs = self.throughput(Side::Limited(engine), &load, &finished)?;
         let latency = load.latency(&finished.stdout);
-        Ok(Run { engine, figures: finished.figures(), throughput_kbs, latency, within })
+        let (within, compressed_bytes_on_top) = match compressed {
+            Compressed::Nothing => (None, None),
+            Compressed::Within(within) => (Some(within), None),
+            Compressed::OnTop(bytes) => (None, Some(bytes)),
+        };
+        let figures = finished.figures();
+        Ok(Run { engine, figures, throughput_kbs, latency, within, compressed_bytes_on_top })
     }
 
     /// Where compressed pages are part of our budget, or the kernel has some, they are part of the kernel's budget too: a run
@@ -213,7 +235,7 @@ impl Bench<'_> {
         &self,
         load: &Load,
         course: &Course,
-    ) -> Result<(Finished, Option<Within>), BenchError> {
+    ) -> Result<(Finished, Compressed), BenchError> {
         let rival = self.plan.rival.unwrap_or(Rival::Kernel);
         let ram_bytes = self.plan.ram_bytes;
         let mut limits = Limits {
@@ -230,7 +252,7 @@ impl Bench<'_> {
         if !is_sharing {
             let limited = kernel::run(&mut self.native(load), &limits, course)?;
             self.tell_compressor(&limited);
-            return Ok((limited.finished, None));
+            return Ok((limited.finished, Compressed::on_top(rival, limited.compressed_bytes_max)));
         }
         for _ in 0..BESIDE_RUNS_MAX {
             let mut beside = self.beside.get();
@@ -242,7 +264,7 @@ impl Bench<'_> {
             if beside.fits(compressed_bytes) {
                 let limit_bytes = beside.limit_bytes;
                 let within = Within { limit_bytes, compressed_bytes_max: compressed_bytes };
-                return Ok((limited.finished, Some(within)));
+                return Ok((limited.finished, Compressed::Within(within)));
             }
             let (limit, compressed) = (beside.limit_bytes >> 20, compressed_bytes >> 20);
             say!("kernel: {limit} MiB and {compressed} MiB of compressed pages: again");

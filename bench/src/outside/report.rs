@@ -53,6 +53,8 @@ pub(crate) struct Run {
     pub(crate) latency: Option<Latency>,
     /// What the kernel's side had, where its zram is part of the budget.
     pub(crate) within: Option<Within>,
+    /// What compressed pages took at most of the kernel's side, where they are not: on top of its limit.
+    pub(crate) compressed_bytes_on_top: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -207,8 +209,15 @@ impl Report {
     }
 
     fn compressed_line(&self) -> Option<String> {
-        let Within { limit_bytes, compressed_bytes_max } =
-            of(&self.runs, Engine::Kernel).last()?.within?;
+        let run = of(&self.runs, Engine::Kernel).last()?;
+        if let Some(bytes) = run.compressed_bytes_on_top {
+            return Some(format!(
+                "kernel: {} MiB of compressed pages on top of its limit of {}, which are not counted, as none are on our side",
+                bytes >> 20,
+                size::display(self.ram_bytes)
+            ));
+        }
+        let Within { limit_bytes, compressed_bytes_max } = run.within?;
         let (limit, compressed) = (limit_bytes >> 20, compressed_bytes_max >> 20);
         Some(format!(
             "kernel: a limit of {limit} MiB, and {compressed} MiB of compressed pages beside it"
@@ -305,6 +314,7 @@ fn median_run(runs: &[Run], engine: Engine) -> Option<Run> {
         throughput_kbs: figure(|run| run.throughput_kbs as f64)? as u64,
         latency: median_latency(runs, engine),
         within: None,
+        compressed_bytes_on_top: None,
     })
 }
 
@@ -320,6 +330,7 @@ mod tests {
             throughput_kbs: 1000,
             latency: Some(Latency { p50_us: 8.25 * wall_s, p99_us: 40.0 }),
             within: None,
+            compressed_bytes_on_top: None,
         }
     }
 
@@ -386,6 +397,18 @@ mod tests {
         let text = report("page-rand-read", &walls).text();
         let line = "faulted, median: userswap 12.4 µs, p99 40.0 µs; kernel 16.5 µs, p99 40.0 µs";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn compressed_pages_that_no_limit_counts_are_said() {
+        let on_top = Run { compressed_bytes_on_top: Some(48 << 20), ..run(Engine::Kernel, 2.0) };
+        let runs = vec![run(Engine::Userswap, 1.0), on_top];
+        let report = Report::new(&plan("page-rand-read"), runs, None, None);
+        let line = "kernel: 48 MiB of compressed pages on top of its limit of 512 MiB";
+        assert!(report.text().contains(line), "{}", report.text());
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["runs"][1]["compressed_bytes_on_top"], 48u64 << 20);
+        assert!(json["runs"][0]["compressed_bytes_on_top"].is_null());
     }
 
     #[test]

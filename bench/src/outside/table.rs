@@ -293,6 +293,7 @@ mod tests {
             throughput_kbs: 1,
             latency: None,
             within: None,
+            compressed_bytes_on_top: None,
         };
         let disk = Disk { write_bytes_per_s: 1e9, read_bytes_per_s: 2e9 };
         let thread = vec![run(Engine::Kernel, walls[0]), run(Engine::Userswap, walls[1])];
