@@ -310,8 +310,22 @@ fn a_password_comes_from_the_environment_or_a_file() {
         let engine = engine_on(WAYS[0], &[&server.spec("a:64M")]);
         let (_region, pages) = paged_out(&engine, 500, 4);
         pages.check_all(4);
+        // The source that is used is the one that is named, and who may be wrong beside it.
+        let of_file = format!("USERSWAP_REDIS_PASSWORD_FILE={}", file.path().display());
+        let of_user = format!("redis://nobody@127.0.0.1:{}/a", server.port);
+        std::fs::write(file.path(), "wrong\n").unwrap();
+        let said = refusal(&server.spec("a"));
+        assert!(said.contains(&format!("refuses the password in {of_file}, or")), "{said}");
+        let said = refusal(&of_user);
+        assert!(said.contains("user nobody with") && said.contains(&of_file), "{said}");
         set_variable("USERSWAP_REDIS_PASSWORD", "wrong");
-        assert!(refusal(&server.spec("a")).contains("refuses the password"));
+        let said = refusal(&server.spec("a"));
+        assert!(said.contains("refuses the password in USERSWAP_REDIS_PASSWORD, or"), "{said}");
+        let said = refusal(&of_user);
+        assert!(
+            said.contains("user nobody with the password in USERSWAP_REDIS_PASSWORD,"),
+            "{said}"
+        );
         set_variable("USERSWAP_REDIS_PASSWORD", "open sesame");
         drop(engine_on(WAYS[0], &[&server.spec("a:64M")]));
         let refusal = refusal(&Redis::start(&[]).spec("a"));

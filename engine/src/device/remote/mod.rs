@@ -63,7 +63,7 @@ pub struct Config {
     /// The same, for messages.
     said: String,
     /// What the servers ask for.
-    password: Option<String>,
+    password: Option<open::Secret>,
     /// Slots, the header included.
     slots: u32,
     /// How many servers have each slot.

@@ -65,8 +65,8 @@ impl Password {
         }
     }
 
-    fn read(&self) -> Result<Option<String>, String> {
-        let (password, named) = match (&self.text, &self.file) {
+    fn read(&self) -> Result<Option<Secret>, String> {
+        let (text, source) = match (&self.text, &self.file) {
             (None, None) => return Ok(None),
             (Some(text), _) => (text.clone(), PASSWORD.to_owned()),
             (None, Some(file)) => {
@@ -79,11 +79,20 @@ impl Password {
                 (text.trim_end_matches('\n').to_owned(), named)
             }
         };
-        match password.contains(char::is_control) || password.is_empty() {
-            true => Err(format!("{named} is empty or has a control character: correct it")),
-            false => Ok(Some(password)),
+        match text.contains(char::is_control) || text.is_empty() {
+            true => Err(format!("{source} is empty or has a control character: correct it")),
+            false => Ok(Some(Secret { text, source })),
         }
     }
+}
+
+/// A password, and where it was found.
+#[derive(Clone)]
+pub(super) struct Secret {
+    /// The password.
+    pub(super) text: String,
+    /// The variable that has it, or that names its file, for messages.
+    source: String,
 }
 
 /// A store that answers and takes pages.
@@ -431,12 +440,7 @@ fn explain_tls(config: &Config, tls: &Tls, error: &io::Error) -> String {
 
 fn explain_plain(config: &Config, error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EACCES) if config.password.is_none() => {
-            format!("wants a password, or allows us too little: set {PASSWORD}, or {PASSWORD_FILE}")
-        }
-        Some(libc::EACCES) => {
-            format!("refuses the password in {PASSWORD}, or allows its user too little: correct it")
-        }
+        Some(libc::EACCES) => explain_access(config),
         Some(libc::EKEYREVOKED) => {
             format!("has no password, and one is given: unset {PASSWORD} and {PASSWORD_FILE}")
         }
@@ -450,6 +454,22 @@ fn explain_plain(config: &Config, error: &io::Error) -> String {
              cluster-preferred-endpoint-type ip, and have at most 64 servers"
             .to_owned(),
         _ => format!("cannot be reached ({error}): start the server, or correct HOST:PORT"),
+    }
+}
+
+/// It does not let us in, or not do what we have to.
+fn explain_access(config: &Config) -> String {
+    match (&config.password, &config.address.user) {
+        (None, _) => {
+            format!("wants a password, or allows us too little: set {PASSWORD}, or {PASSWORD_FILE}")
+        }
+        (Some(Secret { source, .. }), None) => {
+            format!("refuses the password in {source}, or allows its user too little: correct it")
+        }
+        (Some(Secret { source, .. }), Some(user)) => format!(
+            "refuses user {user} with the password in {source}, or allows that user too little: correct the password, \
+             or the user before HOST"
+        ),
     }
 }
 

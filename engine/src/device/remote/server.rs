@@ -294,7 +294,7 @@ fn introduce(config: &Config, wire: &mut Wire) -> io::Result<i64> {
         wire.command(if user.is_some() { 3 } else { 2 })?;
         wire.word(b"AUTH")?;
         user.map_or(Ok(()), |user| wire.word(user.as_bytes()))?;
-        wire.word(password.as_bytes())?;
+        wire.word(password.text.as_bytes())?;
     }
     wire.say(&[b"CLIENT", b"SETNAME", config.name.as_bytes()])?;
     wire.say(&[b"CLIENT", b"ID"])?;
