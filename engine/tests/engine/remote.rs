@@ -267,6 +267,41 @@ fn a_server_that_was_started_anew_has_lost_its_pages_and_takes_others() {
     });
 }
 
+/// Has keys of a server hold something that never was a page: of three one has shorter fields, and one no fields at all.
+fn spoil(server: &Redis) {
+    let script = "if ARGV[1] == '1' then return redis.call('SET', KEYS[1], 'x') end
+        for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do redis.call('HSET', KEYS[1], field, 'short') end";
+    for (index, key) in server.say("KEYS *").lines().enumerate() {
+        let kind = index % 3;
+        if kind > 0 {
+            server.say_words(["EVAL", script, "1", key, &kind.to_string()]);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_has_something_else_than_pages_has_lost_them_at_once() {
+    // Were they waited for as what may come is, for seconds each, this would take minutes.
+    alone(20, || {
+        for way in [WAYS[0], WAYS[1]] {
+            let server = Redis::start(&[]);
+            let engine = engine_on(way, &[&server.spec("a:64M")]);
+            let (_region, pages) = paged_out(&engine, 15 * 64, 3);
+            spoil(&server);
+            // Those that are there come in between: a device that answers is waited for.
+            let in_turns = (0..pages.count).map(|index| index % 15 * 64 + index / 15);
+            let lost = in_turns.filter(|page| {
+                let is_lost = is_lost(pages, *page);
+                (!is_lost).then(|| pages.check(*page, 3));
+                is_lost
+            });
+            let lost = lost.count();
+            assert!((300..900).contains(&lost), "{way:?}: {lost}");
+            audit(&engine);
+        }
+    });
+}
+
 #[test]
 fn what_cannot_be_used_is_refused_with_the_way_out() {
     limit(60);

@@ -445,7 +445,8 @@ fn explain_plain(config: &Config, error: &io::Error) -> String {
             format!("has no password, and one is given: unset {PASSWORD} and {PASSWORD_FILE}")
         }
         Some(libc::ENOSPC) => "is full: raise its maxmemory, or name another server".to_owned(),
-        Some(libc::EREMOTEIO) => {
+        // The second: what was written a moment ago is not there.
+        Some(libc::EREMOTEIO | libc::ENODATA) => {
             "does not answer as a Redis or Valkey server of version 6.2 or newer does: correct \
              HOST:PORT"
                 .to_owned()

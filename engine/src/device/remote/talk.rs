@@ -299,7 +299,8 @@ impl Remote {
         }
     }
 
-    /// What is not there is left as it is, if something is: who wants it has its checksum.
+    /// What is not there is left as it is, if something is: who wants it has its checksum. What is no page is as little what
+    /// was written as nothing is.
     fn receive_pages(
         &self,
         wire: &mut Wire,
@@ -317,6 +318,10 @@ impl Remote {
         for page in pages_of(into, first, word).take(count) {
             match wire.reply()? {
                 Reply::Bulk(PAGE_BYTES) => wire.take(pages::view_mut(page, PAGE_BYTES))?,
+                Reply::Bulk(bytes) => {
+                    wire.skip(bytes + 2)?;
+                    continue;
+                }
                 Reply::Nothing => continue,
                 _ => return Err(nonsense()),
             }

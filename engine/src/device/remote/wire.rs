@@ -317,6 +317,8 @@ impl Refusal {
             // A password is given, and it has none.
             _ if self.text().starts_with("ERR AUTH") => libc::EKEYREVOKED,
             "NOAUTH" | "WRONGPASS" | "NOPERM" => libc::EACCES,
+            // A key of ours is no hash: what was written is not there any more, as where the key is gone.
+            "WRONGTYPE" => libc::ENODATA,
             _ => libc::EREMOTEIO,
         };
         io::Error::from_raw_os_error(code)

@@ -116,7 +116,8 @@ impl Redis {
         self.say_words(command.split(' '))
     }
 
-    fn say_words<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> String {
+    /// The same, word by word.
+    pub fn say_words<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> String {
         let mut cli = self.cli();
         cli.args(["-p", &self.port.to_string()]).args(words);
         let output = cli.output().expect("redis-cli comes with redis-server");
