@@ -120,6 +120,10 @@ impl Remote {
         };
         let is_gone = |error: &io::Error| error.raw_os_error() == Some(libc::ENODATA);
         let Err(here) = self.act(act, one, words) else { return Ok(()) };
+        // Each has servers of its own: one that is dead may have the first copy of this and the second of that.
+        if words.len() > 1 {
+            return words.iter().try_for_each(|word| self.read_either(act, preferred, &[*word]));
+        }
         // A server that says nothing for the moment may have it still, and what the first has is known to be wrong.
         if one == Copy::Second && !is_gone(&here) {
             return Err(here);
