@@ -253,6 +253,19 @@ pub fn server_answers(device: &str) {
     say(&["userswap: the server of ", device, " answers again\n"]);
 }
 
+/// Hash slots of a cluster have moved: some pages have both copies on one server.
+pub fn copies_are_together(device: &str, percent: u64) {
+    let mut digits = [0; 20];
+    let percent = decimal(percent, &mut digits);
+    say(&[
+        "userswap: hash slots of ",
+        device,
+        " have moved, and both copies of ",
+        percent,
+        "% of its groups of pages are on one server: swapoff and swapon of it place them anew\n",
+    ]);
+}
+
 /// A device refused a write, here and at the second try.
 pub fn write_error(device: &str, error: i32) {
     say_write_error(device, error, say);

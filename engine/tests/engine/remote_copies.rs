@@ -37,6 +37,78 @@ fn with_two_copies_a_server_of_a_cluster_can_die() {
     });
 }
 
+/// Hash slots that are not a third each in a row.
+const UNEVEN: [&str; 3] = ["4500 5460", "0 4499 5461 10922", "10923 16383"];
+
+#[test]
+fn with_two_copies_a_server_can_die_that_has_most_hash_slots_here_and_there() {
+    // A read of groups of which it has the first copy here and the second there is not waited for.
+    alone(20, || {
+        for way in [WAYS[0], WAYS[1]] {
+            let mut servers = cluster_laid_out(&UNEVEN);
+            let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
+            let (_region, pages) = paged_out(&engine, 6000, 2);
+            // A page of the same slot is never twice on a server.
+            assert!(servers.iter().all(|server| server.slots() <= used(&engine)), "{way:?}");
+            let child = fork(&engine, || {
+                pages.fill_all(3);
+                pages.check_all(3);
+                audit(&engine);
+            });
+            join(child);
+            servers[1].kill();
+            assert!((0..pages.count).all(|page| !is_lost(pages, page)), "{way:?}");
+            pages.check_all(2);
+            assert_eq!(engine.counters().pages_lost, 0);
+            audit(&engine);
+        }
+    });
+}
+
+#[test]
+fn copies_that_come_together_when_slots_move_are_told_of_and_placed_anew_by_swapon() {
+    let output = in_child(150, || {
+        let mut servers = cluster(3);
+        let spec = servers[0].spec("a:64M,copies=2,pri=9");
+        let engine = engine_on(WAYS[1], &[&spec, "mem:64M,pri=1"]);
+        let (region, pages) = paged_out(&engine, 6000, 2);
+        let surveys = || servers.iter().map(|server| server.calls("cluster|slots")).sum::<u64>();
+        let before = surveys();
+        // All that the third has but a few: half of the pages are on the first twice.
+        let ids = [0, 2].map(|index: usize| servers[index].say("CLUSTER MYID"));
+        let options = format!(
+            "--cluster reshard 127.0.0.1:{} --cluster-from {} --cluster-to {} --cluster-slots 5300 --cluster-yes",
+            servers[0].port, ids[1], ids[0]
+        );
+        assert!(servers[0].say(&options).contains("Moving slot"));
+        // redis-cli has asked as well.
+        let before = surveys().max(before);
+        pages.check_all(2);
+        eventually("it has looked twice", || surveys() >= before + 2);
+        pages.fill_all(3);
+        region.page_out(0..region.len()).unwrap();
+        // What is said twice would be said by now.
+        std::thread::sleep(Duration::from_secs(8));
+        swapoff(&engine, servers[0].name("a")).unwrap();
+        swapon(&engine, &spec).unwrap();
+        pages.fill_all(4);
+        region.page_out(0..region.len()).unwrap();
+        servers[0].kill();
+        assert!((0..pages.count).all(|page| !is_lost(pages, page)));
+        pages.check_all(4);
+        audit(&engine);
+    });
+    let Some(output) = output else { return };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let told: Vec<_> = said.lines().filter(|line| line.contains("on one server:")).collect();
+    assert_eq!(told.len(), 1, "{said}");
+    assert!(
+        told[0].contains("% of its groups") && told[0].contains("swapoff and swapon"),
+        "{said}"
+    );
+}
+
 #[test]
 fn with_two_copies_a_server_of_a_cluster_can_die_while_pages_are_written() {
     alone(120, || {

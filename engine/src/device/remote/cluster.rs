@@ -7,10 +7,14 @@ use super::server::Server;
 use super::wire::Refusal;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Servers of a cluster that are known at a time.
 const SERVERS_MAX: usize = 64;
+
+/// No server has a hash slot.
+const NOBODY: u8 = u8::MAX;
 
 /// A server to ask, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +30,8 @@ pub struct Cluster {
     servers: Box<[Server]>,
     /// Who has each hash slot, by index; empty for a single server.
     owners: Box<[AtomicU8]>,
+    /// The same as it was when all of it was asked for, which no doubt changes: [`NOBODY`] where nobody has one.
+    surveyed: Box<[AtomicU8]>,
 }
 
 impl Cluster {
@@ -36,7 +42,7 @@ impl Cluster {
     pub fn single(address: SocketAddr) -> io::Result<Self> {
         let server = Server::new()?;
         server.take(address);
-        Ok(Self { servers: Box::new([server]), owners: Box::new([]) })
+        Ok(Self { servers: Box::new([server]), owners: Box::new([]), surveyed: Box::new([]) })
     }
 
     /// Several, of which the first is asked for everything as long as it does not say otherwise.
@@ -44,7 +50,8 @@ impl Cluster {
         let servers: Box<[Server]> =
             (0..SERVERS_MAX).map(|_| Server::new()).collect::<io::Result<_>>()?;
         servers.iter().zip(addresses).for_each(|(server, address)| _ = server.take(*address));
-        Ok(Self { servers, owners: (0..HASH_SLOTS).map(|_| AtomicU8::new(0)).collect() })
+        let each = |owner| (0..HASH_SLOTS).map(|_| AtomicU8::new(owner)).collect();
+        Ok(Self { servers, owners: each(0), surveyed: each(NOBODY) })
     }
 
     /// The same servers, to which nothing is connected.
@@ -83,6 +90,26 @@ impl Cluster {
         let index = self.servers.iter().position(|server| server.take(address))?;
         self.owners.get(slot)?.store(index as u8, Ordering::Relaxed);
         Some(index)
+    }
+
+    /// A survey begins: nobody is known to have a hash slot.
+    pub fn begin_survey(&self) {
+        self.surveyed.iter().for_each(|owner| owner.store(NOBODY, Ordering::Relaxed));
+    }
+
+    /// Takes note of the owner of hash slots, found by a survey; its index, as for [`Self::learn`].
+    pub fn survey(&self, slots: RangeInclusive<usize>, address: SocketAddr) -> Option<usize> {
+        let index = self.servers.iter().position(|server| server.take(address))?;
+        for slot in slots {
+            self.owners.get(slot)?.store(index as u8, Ordering::Relaxed);
+            self.surveyed.get(slot)?.store(index as u8, Ordering::Relaxed);
+        }
+        Some(index)
+    }
+
+    /// Who had a hash slot at the last survey.
+    pub fn surveyed(&self, slot: usize) -> Option<u8> {
+        Some(self.surveyed[slot].load(Ordering::Relaxed)).filter(|owner| *owner != NOBODY)
     }
 
     /// Where a server says that a hash slot is; None where it says something else.

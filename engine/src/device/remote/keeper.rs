@@ -3,6 +3,7 @@
 //! It works outside the gate, on words that change one by one: what it misses it finds the next time. A process that ends
 //! in order has its slots kept for some seconds only, again and again until it has ended: destructors may still read them.
 use super::keys::Copy;
+use super::moves::Moves;
 use super::talk::Act;
 use super::tls::Tls;
 use super::{Copies, DELETING_MAX, ENDING_S, NOBODY, Part, Remote};
@@ -23,6 +24,8 @@ const CHANGED: u32 = 2;
 const END: u32 = 4;
 /// Ask a server that does not answer.
 pub const SILENCE: u32 = 8;
+/// Look where hash slots have come to.
+pub const MOVES: u32 = 16;
 
 /// A lease is put off so many times before it would end.
 const RENEWALS: u64 = 4;
@@ -56,7 +59,7 @@ impl Remote {
     }
 
     fn keep(&self) {
-        let (begun_ns, mut delete_from) = (clock::now_ns(), 0);
+        let (begun_ns, mut delete_from, mut moves) = (clock::now_ns(), 0, Moves::default());
         // Whose slots these are may be about to end.
         let mut next_ns = match self.part {
             Part::Owner => begun_ns + self.period_ns(),
@@ -72,13 +75,7 @@ impl Remote {
                 self.wanted.fetch_and(!CHANGED, Ordering::Relaxed);
                 next_ns = now;
             }
-            if wanted & SILENCE != 0 {
-                // First: what falls silent from here on is seen by the next turn.
-                self.wanted.fetch_and(!SILENCE, Ordering::SeqCst);
-                if !self.ask_silent() {
-                    self.wanted.fetch_or(SILENCE, Ordering::Relaxed);
-                }
-            }
+            self.look_after(wanted, &mut moves, now);
             if now >= next_ns {
                 let is_done = self.keep_all().is_ok();
                 next_ns = now + if is_done { self.period_ns() } else { SECOND_NS };
@@ -92,9 +89,23 @@ impl Remote {
                 }
                 continue;
             }
-            let most_ns = if wanted & SILENCE != 0 { SECOND_NS } else { u64::MAX };
+            let most_ns = if wanted & (SILENCE | MOVES) != 0 { SECOND_NS } else { u64::MAX };
             let wait_ns = next_ns.saturating_sub(clock::now_ns()).min(most_ns);
             futex::wait_for(&self.wanted, wanted & !CHANGED, wait_ns);
+        }
+    }
+
+    /// Looks after the servers: who does not answer, and who has which slots.
+    fn look_after(&self, wanted: u32, moves: &mut Moves, now_ns: u64) {
+        if wanted & SILENCE != 0 {
+            // First: what falls silent from here on is seen by the next turn.
+            self.wanted.fetch_and(!SILENCE, Ordering::SeqCst);
+            if !self.ask_silent() {
+                self.wanted.fetch_or(SILENCE, Ordering::Relaxed);
+            }
+        }
+        if wanted & MOVES != 0 {
+            self.look_at_moves(moves, now_ns);
         }
     }
 

@@ -14,9 +14,12 @@ mod devices;
 mod keeper;
 mod keys;
 mod line;
+mod moves;
 pub mod open;
 mod options;
+mod seconds;
 mod server;
+mod survey;
 mod talk;
 pub(in crate::device) mod tls;
 pub(in crate::device) mod wire;
@@ -34,6 +37,7 @@ use cluster::Cluster;
 use copies::Stale;
 pub(in crate::device) use keys::Copy;
 use keys::Key;
+use seconds::Seconds;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,6 +72,8 @@ pub struct Config {
     slots: u32,
     /// How many servers have each slot.
     copies: Copies,
+    /// Where the second copies are.
+    seconds: Seconds,
     /// How long what nobody keeps outlives the engine, in seconds.
     lease_s: u32,
     /// The engine's number, part of every key.
@@ -210,7 +216,8 @@ impl Remote {
     }
 
     fn key(&self, group: usize, copy: Copy) -> Key {
-        Key::new(&self.config.address.prefix, group, self.config.engine, copy)
+        let config = &self.config;
+        Key::new(&config.address.prefix, group, config.engine, copy, &config.seconds)
     }
 
     fn lease_s(&self) -> u32 {

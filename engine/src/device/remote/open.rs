@@ -1,12 +1,14 @@
 //! Opens a remote store, or says in one line why not. Nothing is left there that was not there before.
 use super::address::Scheme;
 use super::cluster::Cluster;
+use super::seconds::Seconds;
 use super::server::Purpose;
+use super::survey::survey;
 use super::talk::Act;
 use super::tls::Tls;
 use super::tls::files::OF_REDIS;
 use super::tls::trust::{Remedies, Trust};
-use super::wire::{Reply, Wire, nonsense};
+use super::wire::{Reply, nonsense};
 use super::{Address, Config, Copies, Copy, Part, Reach, Remote};
 use crate::base::open_error::OpenError;
 use crate::base::size::ByteSize;
@@ -16,7 +18,6 @@ use crate::sys::PAGE_BYTES;
 use crate::sys::mapping::{Access, Mapping};
 use crate::sys::request::{Direction, Pieces};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -136,6 +137,8 @@ pub fn open(spec: &SwapSpec, address: &Address, bytes: u64) -> Result<Opened, Op
             .map_err(refuse)?,
         slots,
         copies: address.options.copies(),
+        // Until its servers are known.
+        seconds: Seconds::default(),
         lease_s: address.options.lease_s(),
         engine,
         name: name(engine),
@@ -251,7 +254,13 @@ fn connect(config: Config, addresses: &[SocketAddr], bytes: u64) -> Result<Opene
         }
     };
     let warning = too_small(&config, &information, bytes);
-    let remote = Remote::new(config.clone(), Part::Owner, cluster).map_err(io)?;
+    let seconds = match config.copies {
+        Copies::One => Seconds::default(),
+        // Of three masters at least.
+        Copies::Two => Seconds::place(|slot| cluster.surveyed(slot)),
+    };
+    let placed = Config { seconds, ..config.clone() };
+    let remote = Remote::new(placed, Part::Owner, cluster).map_err(io)?;
     try_out(&remote).map_err(io)?;
     Ok(Opened { remote, warning })
 }
@@ -273,7 +282,7 @@ fn too_small(config: &Config, information: &Information, bytes: u64) -> Option<S
 fn join(config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
     let io = |error: io::Error| explain(config, &error);
     let cluster = Cluster::of(addresses).map_err(io)?;
-    let masters = survey(&cluster, config).map_err(io)?;
+    let masters = survey(&cluster, 0, config).map_err(io)?;
     let all: Vec<SocketAddr> = cluster.addresses().collect();
     check_privacy(config.reach, &all)?;
     if config.copies == Copies::Two {
@@ -342,51 +351,6 @@ fn read_information(text: &[u8]) -> Information {
         }
     }
     information
-}
-
-/// Asks a cluster who has which hash slots; how many servers have some.
-fn survey(cluster: &Cluster, config: &Config) -> io::Result<usize> {
-    let mut masters = BTreeSet::new();
-    cluster.server(0).converse(config, Purpose::Look, &mut |wire| {
-        wire.say(&[b"CLUSTER", b"SLOTS"])?;
-        wire.flush()?;
-        let Reply::Array(ranges) = wire.reply()? else { return Err(nonsense()) };
-        for _ in 0..ranges {
-            let Reply::Array(parts) = wire.reply()? else { return Err(nonsense()) };
-            let (Reply::Number(first), Reply::Number(last)) = (wire.reply()?, wire.reply()?) else {
-                return Err(nonsense());
-            };
-            let owner = read_owner(wire)?;
-            (3..parts).try_for_each(|_| pass_over(wire))?;
-            masters.extend(owner);
-            for slot in first..=last {
-                let known = owner.and_then(|owner| cluster.learn(slot as usize, owner));
-                known.ok_or_else(|| io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))?;
-            }
-        }
-        Ok(())
-    })?;
-    Ok(masters.len())
-}
-
-/// A server's address, and whatever else is said of it.
-fn read_owner(wire: &mut Wire) -> io::Result<Option<SocketAddr>> {
-    let Reply::Array(parts) = wire.reply()? else { return Err(nonsense()) };
-    let Reply::Bulk(bytes) = wire.reply()? else { return Err(nonsense()) };
-    let host = String::from_utf8_lossy(wire.bulk(bytes)?).into_owned();
-    let Reply::Number(port) = wire.reply()? else { return Err(nonsense()) };
-    (2..parts).try_for_each(|_| pass_over(wire))?;
-    let address = host.parse().ok().map(|ip| SocketAddr::new(ip, port as u16));
-    Ok(address)
-}
-
-/// A reply that says nothing to us.
-fn pass_over(wire: &mut Wire) -> io::Result<()> {
-    match wire.reply()? {
-        Reply::Bulk(bytes) => wire.skip(bytes + 2),
-        Reply::Array(parts) => (0..parts).try_for_each(|_| pass_over(wire)),
-        _ => Ok(()),
-    }
 }
 
 /// Writes a page, reads it back and deletes it: on the header's slot, which no page has.

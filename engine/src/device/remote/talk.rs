@@ -335,7 +335,12 @@ impl Remote {
 
     fn refused(&self, wire: &Wire) -> Ended {
         match self.cluster.redirected(wire.refusal()) {
-            Some(target) => Ended::Elsewhere(target),
+            Some(target) => {
+                if !target.asking {
+                    self.note_move();
+                }
+                Ended::Elsewhere(target)
+            }
             None => Ended::Badly(wire.refusal().error()),
         }
     }

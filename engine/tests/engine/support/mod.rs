@@ -31,7 +31,8 @@ pub use process::{
 };
 pub use proxy::Proxy;
 pub use redis::{
-    Redis, STARTS, cluster, cluster_by, cluster_of_masters, cluster_with_replicas, with_each_kind,
+    Redis, STARTS, cluster, cluster_by, cluster_laid_out, cluster_of_masters,
+    cluster_with_replicas, with_each_kind,
 };
 #[cfg(feature = "s3")]
 pub use s3::{S3, spec as s3_spec};

@@ -211,11 +211,17 @@ const OF_CLUSTER: [&str; 6] = [
 
 /// The same of three servers, of which only the first have slots: redis-cli makes none so small.
 pub fn cluster_of_masters(masters: usize) -> Vec<Redis> {
-    let all: Vec<Redis> = (0..3).map(|_| Redis::start(&OF_CLUSTER)).collect();
     let slots = 16_384 / masters;
-    for (index, server) in all[..masters].iter().enumerate() {
-        let (first, last) = (index * slots, (index + 1) * slots - 1);
-        assert_eq!(server.say(&format!("CLUSTER ADDSLOTSRANGE {first} {last}")), "OK");
+    let range = |index| format!("{} {}", index * slots, (index + 1) * slots - 1);
+    cluster_laid_out(&(0..masters).map(range).collect::<Vec<_>>())
+}
+
+/// The same, of which the first have these ranges of slots: each is its first and its last one, and so on.
+pub fn cluster_laid_out(ranges: &[impl AsRef<str>]) -> Vec<Redis> {
+    let all: Vec<Redis> = (0..3).map(|_| Redis::start(&OF_CLUSTER)).collect();
+    let masters = ranges.len();
+    for (index, (server, ranges)) in all.iter().zip(ranges).enumerate() {
+        assert_eq!(server.say(&format!("CLUSTER ADDSLOTSRANGE {}", ranges.as_ref())), "OK");
         server.say(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
     }
     for other in &all[1..] {
