@@ -8,8 +8,8 @@ use crate::sys::{PAGE_BYTES, mapping, present};
 use std::io;
 use std::ops::Range;
 
-/// As many pages as a table of the kernel's has.
-const BLOCK_PAGES: usize = 512;
+/// Pages that are looked at in one call: for so many the kernel has room.
+const LOOK_PAGES: usize = 4096;
 
 impl Core {
     /// Drops them, once their places are registered. The gate is closed, and there is one thread.
@@ -46,39 +46,20 @@ impl Core {
 
 /// Drops all of so many pages but those that are `expected`.
 fn drop_others(address: usize, count: usize, expected: impl Fn(usize) -> bool) -> io::Result<()> {
-    // Blocks without any page of ours that follow each other.
-    let mut foreign = 0..0;
-    for first in (0..count).step_by(BLOCK_PAGES) {
-        let block = first..count.min(first + BLOCK_PAGES);
-        let ours = block.clone().filter(|at| expected(*at)).count();
-        if ours == 0 {
-            foreign.end = block.end;
+    let mut found = [0; LOOK_PAGES];
+    for first in (0..count).step_by(LOOK_PAGES) {
+        let look = first..count.min(first + LOOK_PAGES);
+        if look.clone().all(&expected) {
             continue;
         }
-        drop_run(address, foreign)?;
-        foreign = block.end..block.end;
-        if ours < block.len() {
-            drop_within(address, block, &expected)?;
+        let found = &mut found[..look.len()];
+        present::look(address + first * PAGE_BYTES, found)?;
+        let is_stranger = |at: &usize| present::is_present(found[*at - first]) && !expected(*at);
+        let mut rest = look;
+        while let Some(stranger) = rest.find(is_stranger) {
+            let end = rest.find(|at| !is_stranger(at)).unwrap_or(rest.end);
+            drop_run(address, stranger..end)?;
         }
-    }
-    drop_run(address, foreign)
-}
-
-/// Drops what is present of a block, but for what is expected.
-fn drop_within(
-    address: usize,
-    block: Range<usize>,
-    expected: impl Fn(usize) -> bool,
-) -> io::Result<()> {
-    let mut found = [0; BLOCK_PAGES];
-    let found = &mut found[..block.len()];
-    present::look(address + block.start * PAGE_BYTES, found)?;
-    let is_stranger = |at: usize| present::is_present(found[at - block.start]) && !expected(at);
-    let mut at = block.start;
-    while let Some(first) = (at..block.end).find(|at| is_stranger(*at)) {
-        let end = (first..block.end).find(|at| !is_stranger(*at)).unwrap_or(block.end);
-        drop_run(address, first..end)?;
-        at = end;
     }
     Ok(())
 }
@@ -99,14 +80,15 @@ mod tests {
 
     #[test]
     fn what_is_expected_stays_and_all_else_is_dropped() {
-        const PAGES: usize = 5 * BLOCK_PAGES + 7;
+        const BLOCK_PAGES: usize = LOOK_PAGES / 4;
+        const PAGES: usize = 5 * LOOK_PAGES + 7;
         let memory = Mapping::new(PAGES * PAGE_BYTES, Access::ReadWrite).unwrap();
         let _ = memory.advise(0, memory.bytes(), libc::MADV_NOHUGEPAGE);
-        // Whole blocks of either kind, mixed ones, and the end.
+        // Looks and parts of them of either kind, mixed ones, and the end.
         let is_ours = |at: usize| match at / BLOCK_PAGES {
-            0 | 3 => at % 3 == 0,
-            1 => true,
-            5 => at % 2 == 0,
+            0 | 3 | 8 => at % 3 == 0,
+            1 | 4..8 => true,
+            20 => at % 2 == 0,
             _ => false,
         };
         for round in 0..2 {
