@@ -2,7 +2,7 @@
 //!
 //! What a codec works with is allocated when the device is taken into use: a fault that has to write out itself may do
 //! so in a signal handler. What it keeps of the last page is in no core dump.
-use crate::device::zram::levels::Levels;
+use crate::device::zram::levels::{By, Levels};
 use crate::device::zram::options::{Algorithm, Compression};
 use crate::device::zram::words;
 use crate::sys::PAGE_BYTES;
@@ -36,6 +36,8 @@ const PLAIN: u8 = 0;
 const WORDS: u8 = 1;
 /// Added to it: they were packed by what compresses once more.
 const BY_AGAIN: u8 = 2;
+/// Added to it: they were packed by lz4, where others are by zstd.
+const BY_LZ4: u8 = 4;
 
 /// With what a page is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,13 +103,17 @@ impl Codec {
             }
             false => (PLAIN, page),
         };
-        packed[0] = form | if effort == Effort::Again { BY_AGAIN } else { 0 };
         let rest = &mut packed[1..];
+        let mut by = if effort == Effort::Again { BY_AGAIN } else { 0 };
         let bytes = match (effort, &mut self.method) {
             (Effort::Again, _) => self.again.as_mut().and_then(|zstd| zstd.pack(from, rest)),
             (_, Method::Lz4(lz4)) => lz4.pack(from, rest),
-            (_, Method::Zstd(levels)) => levels.pack(from, rest),
+            (_, Method::Zstd(levels)) => levels.pack(from, rest).map(|shrunk| {
+                by = if shrunk.by == By::Lz4 { BY_LZ4 } else { 0 };
+                shrunk.bytes
+            }),
         };
+        packed[0] = form | by;
         match bytes.map(|bytes| bytes + 1) {
             Some(bytes) if bytes <= COMPRESSED_BYTES_MAX => Packed::Smaller(&packed[..bytes]),
             _ => Packed::Not,
@@ -117,26 +123,26 @@ impl Codec {
     /// Fills a page from what was packed, whatever its form.
     pub(super) fn unpack(&mut self, packed: &[u8], page: &mut [u8]) -> bool {
         let Some((&form, bytes)) = packed.split_first() else { return false };
-        let effort = if form & BY_AGAIN == 0 { Effort::First } else { Effort::Again };
-        match form & !BY_AGAIN {
-            PLAIN => self.expand(effort, bytes, page),
-            WORDS => {
+        let by = form & !WORDS;
+        match form & WORDS {
+            PLAIN => self.expand(by, bytes, page),
+            _ => {
                 let spread = self.spread();
-                let fills = self.expand(effort, bytes, spread);
+                let fills = self.expand(by, bytes, spread);
                 if fills {
                     words::gather(spread, page);
                 }
                 fills
             }
-            _ => false,
         }
     }
 
-    fn expand(&mut self, effort: Effort, bytes: &[u8], page: &mut [u8]) -> bool {
-        let filled = match (effort, &mut self.method) {
-            (Effort::Again, _) => self.again.as_mut().and_then(|zstd| zstd.unpack(bytes, page)),
-            (_, Method::Lz4(_)) => lz4::unpack(bytes, page),
-            (_, Method::Zstd(levels)) => levels.unpack(bytes, page),
+    fn expand(&mut self, by: u8, bytes: &[u8], page: &mut [u8]) -> bool {
+        let filled = match (by, &mut self.method) {
+            (BY_AGAIN, _) => self.again.as_mut().and_then(|zstd| zstd.unpack(bytes, page)),
+            (0, Method::Lz4(_)) | (BY_LZ4, Method::Zstd(_)) => lz4::unpack(bytes, page),
+            (0, Method::Zstd(levels)) => levels.unpack(bytes, page),
+            _ => None,
         };
         filled == Some(page.len())
     }
@@ -175,7 +181,9 @@ impl Codecs {
     pub fn unpack(&self, packed: &[u8], page: &mut [u8]) -> bool {
         match (self.compression.algorithm, packed.split_first()) {
             // Without a codec, which others may be waiting for.
-            (Algorithm::Lz4, Some((&PLAIN, bytes))) => lz4::unpack(bytes, page) == Some(page.len()),
+            (Algorithm::Lz4, Some((&PLAIN, bytes))) | (Algorithm::Zstd, Some((&BY_LZ4, bytes))) => {
+                lz4::unpack(bytes, page) == Some(page.len())
+            }
             _ => self.here().unpack(packed, page),
         }
     }

@@ -45,7 +45,7 @@ pub struct Compression {
 pub enum Level {
     /// At a level of its own.
     Fixed(i32),
-    /// At 1, or at -1 where that makes pages hardly larger (`policy::effort`).
+    /// At 1, or at -1 or by lz4 where that makes pages hardly larger (`policy::effort`).
     Auto,
 }
 

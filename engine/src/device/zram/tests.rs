@@ -1,6 +1,6 @@
 //! The device alone: what comes back, what is promised, what damage does.
 use super::*;
-use crate::device::zram::options::Algorithm;
+use crate::device::zram::options::{Algorithm, Level};
 use crate::device::zram::recompress::Step;
 use proptest::prelude::*;
 
@@ -388,9 +388,10 @@ proptest! {
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         cut in any::<prop::sample::Index>(),
         algorithm in prop::sample::select(&ALGORITHMS[..]),
+        level in prop::sample::select(&[None, Some(Level::Auto)][..]),
         is_again in any::<bool>(),
     ) {
-        let compression = Compression { algorithm, level: None, again: "3".parse().ok() };
+        let compression = Compression { algorithm, level, again: "3".parse().ok() };
         let codecs = Codecs::new(compression).unwrap();
         let original = page(noise, 7);
         let mut codec = codecs.here();
