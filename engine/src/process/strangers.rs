@@ -86,9 +86,9 @@ mod tests {
         let _ = memory.advise(0, memory.bytes(), libc::MADV_NOHUGEPAGE);
         // Looks and parts of them of either kind, mixed ones, and the end.
         let is_ours = |at: usize| match at / BLOCK_PAGES {
-            0 | 3 | 8 => at % 3 == 0,
+            0 | 3 | 8 => at.is_multiple_of(3),
             1 | 4..8 => true,
-            20 => at % 2 == 0,
+            20 => at.is_multiple_of(2),
             _ => false,
         };
         for round in 0..2 {
