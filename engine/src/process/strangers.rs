@@ -4,7 +4,7 @@
 //! page of zeros where one is swapped out. The child would take it for its own, or nothing else could be put there.
 use crate::base::index::PageRange;
 use crate::state::core::Core;
-use crate::sys::{PAGE_BYTES, mapping, present};
+use crate::sys::{PAGE_BYTES, filters, mapping, present};
 use std::io;
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl Core {
     /// Drops them, once their places are registered. The gate is closed, and there is one thread.
     ///
     /// # Errors
-    /// What mincore and madvise say.
+    /// What madvise says.
     pub(crate) fn drop_strangers(&self) -> io::Result<()> {
         for part in self.arena.plain() {
             let mut next = part.first;
@@ -23,7 +23,7 @@ impl Core {
                 self.drop_all(next..touched.first)?;
                 let is_mapped = |at| self.pages.state(touched.first + at as u32).mapped().is_some();
                 let address = self.page_address(touched.first);
-                drop_others(address, touched.count as usize, is_mapped)?;
+                drop_others(address, touched.count as usize, is_mapped, look_at)?;
                 next = touched.end();
             }
             self.drop_all(next..part.end())?;
@@ -32,7 +32,7 @@ impl Core {
             let state = node.lock();
             let is_present = |at| state.pool.is_present(at as u32);
             let address = self.frame_address(node.first_frame());
-            drop_others(address, node.positions() as usize, is_present)?;
+            drop_others(address, node.positions() as usize, is_present, look_at)?;
         }
         Ok(())
     }
@@ -44,8 +44,13 @@ impl Core {
     }
 }
 
-/// Drops all of so many pages but those that are `expected`.
-fn drop_others(address: usize, count: usize, expected: impl Fn(usize) -> bool) -> io::Result<()> {
+/// Drops all of so many pages but those that are `expected`: what is found, or, where that cannot be asked for, unasked.
+fn drop_others(
+    address: usize,
+    count: usize,
+    expected: impl Fn(usize) -> bool,
+    look_at: Look,
+) -> io::Result<()> {
     let mut found = [0; LOOK_PAGES];
     for first in (0..count).step_by(LOOK_PAGES) {
         let look = first..count.min(first + LOOK_PAGES);
@@ -53,8 +58,9 @@ fn drop_others(address: usize, count: usize, expected: impl Fn(usize) -> bool) -
             continue;
         }
         let found = &mut found[..look.len()];
-        present::look(address + first * PAGE_BYTES, found)?;
-        let is_stranger = |at: &usize| present::is_present(found[*at - first]) && !expected(*at);
+        let is_known = look_at(address + first * PAGE_BYTES, found);
+        let may_be_there = |at: usize| !is_known || present::is_present(found[at - first]);
+        let is_stranger = |at: &usize| may_be_there(*at) && !expected(*at);
         let mut rest = look;
         while let Some(stranger) = rest.find(is_stranger) {
             let end = rest.find(|at| !is_stranger(at)).unwrap_or(rest.end);
@@ -64,12 +70,23 @@ fn drop_others(address: usize, count: usize, expected: impl Fn(usize) -> bool) -
     Ok(())
 }
 
+/// Fills a byte for each page from an address on; false if that cannot be known.
+type Look = fn(usize, &mut [u8]) -> bool;
+
+/// A filter of the program's may end it for this call; others refuse it, as the kernel does where a raw munmap has left a hole.
+fn look_at(address: usize, found: &mut [u8]) -> bool {
+    !filters::are_expected() && present::look(address, found).is_ok()
+}
+
 fn drop_run(address: usize, pages: Range<usize>) -> io::Result<()> {
     if pages.is_empty() {
         return Ok(());
     }
-    mapping::drop_memory(address + pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)
-        .map_err(io::Error::from_raw_os_error)
+    match mapping::drop_memory(address + pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES) {
+        // A hole by a raw munmap, beside which all else has been dropped.
+        Ok(()) | Err(libc::ENOMEM) => Ok(()),
+        Err(error) => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +108,8 @@ mod tests {
             20 => at.is_multiple_of(2),
             _ => false,
         };
-        for round in 0..2 {
+        let unknown = |_, _: &mut [u8]| false;
+        for (round, look) in [(0, look_at as Look), (1, look_at), (1, unknown)] {
             for at in (0..PAGES).filter(|at| round == 1 || is_ours(*at)) {
                 let page = pages::view_mut(memory.address() + at * PAGE_BYTES, PAGE_BYTES);
                 match is_ours(at) {
@@ -100,7 +118,7 @@ mod tests {
                     false => assert_eq!(std::hint::black_box(page[0]), 0),
                 }
             }
-            drop_others(memory.address(), PAGES, is_ours).unwrap();
+            drop_others(memory.address(), PAGES, is_ours, look).unwrap();
         }
         let mut found = vec![0; PAGES];
         present::look(memory.address(), &mut found).unwrap();

@@ -69,7 +69,11 @@ impl Staging {
     /// What the kernel says.
     pub fn register(&self, uffd: &Uffd) -> io::Result<()> {
         match &*self.0.lock() {
-            Place::Page(mapping) => uffd.register(mapping.address(), mapping.bytes()),
+            Place::Page(mapping) => {
+                uffd.register(mapping.address(), mapping.bytes())?;
+                // What a reader from outside has had the kernel put there.
+                mapping.advise(0, mapping.bytes(), libc::MADV_DONTNEED)
+            }
             Place::Unknown | Place::Impossible => Ok(()),
         }
     }

@@ -39,11 +39,11 @@ fn has_one_thread() -> bool {
     if !is_here() {
         return false;
     }
-    let _route = GlibcHeap::new();
     (0..LOOKS).any(|look| {
         if look > 0 {
             thread::sleep(BETWEEN_LOOKS);
         }
+        let _route = GlibcHeap::new();
         let number = own_threads::by_names();
         // None where they cannot be counted; one that is coming may be the program's.
         number.all > 0 && number.all <= number.ours + 1

@@ -279,7 +279,7 @@ mod tests {
             ("faulty:ftp://host/a", "\"ftp://\"", "s3://"),
             ("redis://host/", "redis://host/", "letters"),
             ("redis://host/a/b", "a/b", "letters"),
-            ("redis://host/a,b", "a,b", "letters"),
+            ("redis://host/a,b", "unknown option \"b\"", "pri=N"),
             ("redis://host/a:12Q", "12Q", "512M"),
             ("redis://host/a,lease=9", "lease=9", "10 to 604800"),
             ("redis://host/a,copies=3", "copies=3", "1, or 2"),

@@ -75,11 +75,11 @@ impl Remote {
                 self.wanted.fetch_and(!CHANGED, Ordering::Relaxed);
                 next_ns = now;
             }
-            self.look_after(wanted, &mut moves, now);
             if now >= next_ns {
                 let is_done = self.keep_all().is_ok();
                 next_ns = now + if is_done { self.period_ns() } else { SECOND_NS };
             }
+            self.look_after(wanted, &mut moves, now);
             if wanted & DELETIONS != 0 {
                 // Those that are wanted meanwhile wake nobody.
                 futex::wait_for(&self.wanted, wanted & !CHANGED, GATHER_NS);
@@ -93,6 +93,11 @@ impl Remote {
             let wait_ns = next_ns.saturating_sub(clock::now_ns()).min(most_ns);
             futex::wait_for(&self.wanted, wanted & !CHANGED, wait_ns);
         }
+    }
+
+    /// Whether the thread is to end.
+    pub(super) fn ends(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) & END != 0
     }
 
     /// Looks after the servers: who does not answer, and who has which slots.
@@ -112,9 +117,8 @@ impl Remote {
     /// Asks the servers that do not answer; whether all do now.
     fn ask_silent(&self) -> bool {
         let servers = (0..self.cluster.addresses().count()).map(|index| self.cluster.server(index));
-        let ends = || self.wanted.load(Ordering::Relaxed) & END != 0;
         // All of them, whatever one says.
-        let silent = servers.filter(|server| ends() || !server.ask(&self.config));
+        let silent = servers.filter(|server| self.ends() || !server.ask(&self.config));
         silent.count() == 0
     }
 

@@ -15,6 +15,9 @@ use std::sync::atomic::Ordering;
 /// Between two looks: a slot with a few thousand pages is elsewhere by then.
 const PAUSE_NS: u64 = 3_000_000_000;
 
+/// Looks after which it is given up that nobody can say it: a minute.
+const FAILED_MAX: u32 = 20;
+
 /// What the thread remembers of it.
 #[derive(Default)]
 pub struct Moves {
@@ -22,6 +25,8 @@ pub struct Moves {
     not_before_ns: u64,
     /// What it found, while that may not be the last word.
     found: Option<Share>,
+    /// How often nobody could say it, one after the other.
+    failed: u32,
     /// Whether it was said.
     is_told: bool,
 }
@@ -58,6 +63,12 @@ impl Remote {
         // First: what moves from here on is looked at once more.
         self.wanted.fetch_and(!keeper::MOVES, Ordering::SeqCst);
         let found = self.share().ok();
+        moves.failed = if found.is_some() { 0 } else { moves.failed + 1 };
+        if moves.failed == FAILED_MAX {
+            // Until the next server sends us elsewhere.
+            *moves = Moves { is_told: moves.is_told, ..Moves::default() };
+            return;
+        }
         let is_settled = found.is_some() && found == moves.found;
         moves.found = found.filter(|_| !is_settled);
         if !is_settled {
@@ -84,7 +95,7 @@ impl Remote {
     /// Asks the first server that answers, and is still one of the cluster.
     fn survey_anyone(&self) -> io::Result<()> {
         for server in 0..self.cluster.addresses().count() {
-            let answers = !self.cluster.server(server).is_silent();
+            let answers = !self.cluster.server(server).is_silent() && !self.ends();
             if answers
                 && survey(&self.cluster, server, &self.config).is_ok_and(|masters| masters > 0)
             {

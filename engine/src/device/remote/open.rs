@@ -1,7 +1,7 @@
 //! Opens a remote store, or says in one line why not. Nothing is left there that was not there before.
 use super::address::Scheme;
 use super::cluster::Cluster;
-use super::seconds::Seconds;
+use super::seconds::{Seconds, masters};
 use super::server::Purpose;
 use super::survey::survey;
 use super::talk::Act;
@@ -282,11 +282,11 @@ fn too_small(config: &Config, information: &Information, bytes: u64) -> Option<S
 fn join(config: &Config, addresses: &[SocketAddr]) -> Result<Cluster, String> {
     let io = |error: io::Error| explain(config, &error);
     let cluster = Cluster::of(addresses).map_err(io)?;
-    let masters = survey(&cluster, 0, config).map_err(io)?;
+    survey(&cluster, 0, config).map_err(io)?;
     let all: Vec<SocketAddr> = cluster.addresses().collect();
     check_privacy(config.reach, &all)?;
     if config.copies == Copies::Two {
-        check_masters(masters)?;
+        check_masters(masters(|slot| cluster.surveyed(slot)))?;
     }
     for address in all {
         let one = Cluster::single(address).map_err(io)?;

@@ -5,6 +5,7 @@
 //! depends on that of the shorter one and on the number alone: so a table by checksum has the number for every group that
 //! there can be. It is made once, and stays as it is, in forked children, too: where slots go later, keys do not.
 use super::keys::{HASH_SLOTS, slot_of, sum_on};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Checksums that there are.
@@ -21,10 +22,9 @@ impl Seconds {
     /// about as many as they have hash slots.
     ///
     /// # Panics
-    /// `owner` knows fewer than two masters.
+    /// `owner` knows fewer than two masters ([`masters`]).
     pub fn place(owner: impl Fn(usize) -> Option<u8>) -> Self {
-        let owners = || (0..HASH_SLOTS).filter_map(&owner);
-        assert_ne!(owners().min(), owners().max(), "copies need two masters");
+        assert!(masters(&owner) > 1, "copies need two masters");
         let mut numbers = vec![0; SUMS];
         let mut rest: Vec<u16> = (0..=u16::MAX).collect();
         let mut number = 0;
@@ -48,6 +48,11 @@ impl Seconds {
     pub fn number(&self, first: u16) -> u32 {
         self.numbers[usize::from(first)]
     }
+}
+
+/// How many masters have hash slots.
+pub fn masters(owner: impl Fn(usize) -> Option<u8>) -> usize {
+    (0..HASH_SLOTS).filter_map(owner).collect::<BTreeSet<_>>().len()
 }
 
 #[cfg(test)]
