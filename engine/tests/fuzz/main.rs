@@ -244,9 +244,10 @@ fn headers() {
     });
 }
 
-/// A page as lz4 would write it that takes only short steps: runs of one letter, copied from the letter before.
+/// A page as lz4 would write it that takes only short steps: runs of one letter, copied from the letter before, and
+/// letters at the end, where it wants five at least.
 fn packed_page() -> String {
-    "\x1ea\x01\x00".repeat(215) + "\x40abcd\x01\x00" + "\x30abc"
+    "\x1ea\x01\x00".repeat(214) + "\x0f\x01\x00\x04" + "\x70abcdefg"
 }
 
 #[test]
@@ -256,19 +257,23 @@ fn compressed_pages() {
         Codecs::new(Compression { algorithm, level: None, again: "3".parse().ok() }).unwrap()
     });
     let mut memory = vec![0x5a; AROUND + PAGE_BYTES + AROUND];
-    // As it is, and as words whose bytes lie apart.
-    let [plain, words] = ["\0", "\x01"].map(|form| form.to_owned() + &packed_page());
-    fuzz(&[&plain, &words], &["\x1ea", "\x01\x00", "\x02", "\x03", "\x0f"], |input| {
-        let fills = compressed.each_ref().map(|codecs| {
-            let page = &mut memory[AROUND..AROUND + PAGE_BYTES];
-            let fills = codecs.unpack(input, page);
-            let (before, after) = (&memory[..AROUND], &memory[AROUND + PAGE_BYTES..]);
-            assert!(
-                before.iter().chain(after).all(|byte| *byte == 0x5a),
-                "nothing else is touched"
-            );
-            fills
-        });
-        if fills[0] { Verdict::Accepted } else { Verdict::Refused }
-    });
+    // As it is, and as words whose bytes lie apart; by lz4, and by it where others are by zstd.
+    let forms = ["\0", "\x01", "\x04", "\x05"].map(|form| form.to_owned() + &packed_page());
+    fuzz(
+        &forms.each_ref().map(String::as_str),
+        &["\x1ea", "\x01\x00", "\x02", "\x03", "\x0f"],
+        |input| {
+            let fills = compressed.each_ref().map(|codecs| {
+                let page = &mut memory[AROUND..AROUND + PAGE_BYTES];
+                let fills = codecs.unpack(input, page);
+                let (before, after) = (&memory[..AROUND], &memory[AROUND + PAGE_BYTES..]);
+                assert!(
+                    before.iter().chain(after).all(|byte| *byte == 0x5a),
+                    "nothing else is touched"
+                );
+                fills
+            });
+            if fills.contains(&true) { Verdict::Accepted } else { Verdict::Refused }
+        },
+    );
 }
