@@ -27,31 +27,19 @@ impl Effort {
 }
 
 /// What pages have become in each way, and which of them is taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Choice {
     bytes: [u32; Effort::ALL.len()],
-    /// Pages until the next is packed in each way.
-    left: u32,
-    /// Of the first pages, those that are.
-    first: u32,
-}
-
-impl Default for Choice {
-    fn default() -> Self {
-        Self { bytes: [0; Effort::ALL.len()], left: 0, first: FIRST }
-    }
+    /// Pages that it was asked for.
+    pages: u32,
 }
 
 impl Choice {
     /// Asked once for each page: whether it is to be packed in each way.
     pub fn wants_all(&mut self) -> bool {
-        if self.first > 0 {
-            self.first -= 1;
-            return true;
-        }
-        let is_due = self.left == 0;
-        self.left = if is_due { SAMPLED_SHARE - 1 } else { self.left - 1 };
-        is_due
+        let page = self.pages;
+        self.pages = page.wrapping_add(1);
+        page < FIRST || (page - FIRST).is_multiple_of(SAMPLED_SHARE)
     }
 
     /// So large became a page that was, in the order of [`Effort::ALL`].

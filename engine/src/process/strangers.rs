@@ -2,10 +2,10 @@
 //!
 //! Whoever reads the child's memory from outside meanwhile (process_vm_readv(2), /proc/PID/mem, ptrace(2)) has the kernel put a
 //! page of zeros where one is swapped out. The child would take it for its own, or nothing else could be put there.
-use crate::base::index::PageRange;
 use crate::state::core::Core;
-use crate::sys::{PAGE_BYTES, filters, mapping, present};
-use std::io;
+use crate::sys::{PAGE_BYTES, filters, present};
+use crate::transfer::drop::drop_memory;
+use crate::transfer::verdict::Call;
 use std::ops::Range;
 
 /// Pages that are looked at in one call: for so many the kernel has room.
@@ -13,44 +13,34 @@ const LOOK_PAGES: usize = 4096;
 
 impl Core {
     /// Drops them, once their places are registered. The gate is closed, and there is one thread.
-    ///
-    /// # Errors
-    /// What madvise says.
-    pub(crate) fn drop_strangers(&self) -> io::Result<()> {
+    pub(crate) fn drop_strangers(&self) {
         for part in self.arena.plain() {
             let mut next = part.first;
             for touched in self.pages.touched.within(part) {
-                self.drop_all(next..touched.first)?;
+                self.drop_all(next..touched.first);
                 let is_mapped = |at| self.pages.state(touched.first + at as u32).mapped().is_some();
                 let address = self.page_address(touched.first);
-                drop_others(address, touched.count as usize, is_mapped, look_at)?;
+                drop_others(address, touched.count as usize, is_mapped, look_at);
                 next = touched.end();
             }
-            self.drop_all(next..part.end())?;
+            self.drop_all(next..part.end());
         }
         for node in &self.nodes {
             let state = node.lock();
             let is_present = |at| state.pool.is_present(at as u32);
             let address = self.frame_address(node.first_frame());
-            drop_others(address, node.positions() as usize, is_present, look_at)?;
+            drop_others(address, node.positions() as usize, is_present, look_at);
         }
-        Ok(())
     }
 
     /// Drops what is in a part of the arena that no page of ours has ever been in.
-    fn drop_all(&self, pages: Range<u32>) -> io::Result<()> {
-        let range = PageRange { first: pages.start, count: pages.end - pages.start };
-        drop_run(self.page_address(range.first), 0..range.count as usize)
+    fn drop_all(&self, pages: Range<u32>) {
+        drop_run(self.page_address(pages.start), 0..pages.len());
     }
 }
 
 /// Drops all of so many pages but those that are `expected`: what is found, or, where that cannot be asked for, unasked.
-fn drop_others(
-    address: usize,
-    count: usize,
-    expected: impl Fn(usize) -> bool,
-    look_at: Look,
-) -> io::Result<()> {
+fn drop_others(address: usize, count: usize, expected: impl Fn(usize) -> bool, look_at: Look) {
     let mut found = [0; LOOK_PAGES];
     for first in (0..count).step_by(LOOK_PAGES) {
         let look = first..count.min(first + LOOK_PAGES);
@@ -64,10 +54,9 @@ fn drop_others(
         let mut rest = look;
         while let Some(stranger) = rest.find(is_stranger) {
             let end = rest.find(|at| !is_stranger(at)).unwrap_or(rest.end);
-            drop_run(address, stranger..end)?;
+            drop_run(address, stranger..end);
         }
     }
-    Ok(())
 }
 
 /// Fills a byte for each page from an address on; false if that cannot be known.
@@ -78,14 +67,10 @@ fn look_at(address: usize, found: &mut [u8]) -> bool {
     !filters::are_expected() && present::look(address, found).is_ok()
 }
 
-fn drop_run(address: usize, pages: Range<usize>) -> io::Result<()> {
-    if pages.is_empty() {
-        return Ok(());
-    }
-    match mapping::drop_memory(address + pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES) {
-        // A hole by a raw munmap, beside which all else has been dropped.
-        Ok(()) | Err(libc::ENOMEM) => Ok(()),
-        Err(error) => Err(io::Error::from_raw_os_error(error)),
+fn drop_run(address: usize, pages: Range<usize>) {
+    if !pages.is_empty() {
+        let bytes = pages.len() * PAGE_BYTES;
+        drop_memory(Call::DropUnwanted, address + pages.start * PAGE_BYTES, bytes);
     }
 }
 
@@ -118,7 +103,7 @@ mod tests {
                     false => assert_eq!(std::hint::black_box(page[0]), 0),
                 }
             }
-            drop_others(memory.address(), PAGES, is_ours, look).unwrap();
+            drop_others(memory.address(), PAGES, is_ours, look);
         }
         let mut found = vec![0; PAGES];
         present::look(memory.address(), &mut found).unwrap();

@@ -74,18 +74,15 @@ fn length(bytes: usize) -> Option<c_int> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::zstd::tests::page;
     use super::*;
 
     #[test]
     fn pages_of_any_content_come_back_and_none_is_packed_beyond_its_room() {
         let mut lz4 = Lz4::new().unwrap();
-        let mut state = 1_u64;
-        for noise in (0..2000).map(|step| step * 37 % (PAGE_BYTES + 1)) {
-            let mut page: Vec<u8> = (0..PAGE_BYTES).map(|at| (at / 9 * 31) as u8).collect();
-            for byte in &mut page[..noise] {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                *byte = (state >> 56) as u8;
-            }
+        for step in 0..2000 {
+            let noise = step * 37 % (PAGE_BYTES + 1);
+            let page = page(noise, step as u64);
             let (mut packed, mut back) = ([0; 2 * PAGE_BYTES], [0; PAGE_BYTES]);
             let bytes = lz4.pack(&page, &mut packed).unwrap();
             assert_eq!(unpack(&packed[..bytes], &mut back), Some(PAGE_BYTES));

@@ -88,11 +88,11 @@ fn done(code: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Noise up to a byte, and then a pattern.
-    fn page(noise: usize, seed: u64) -> Vec<u8> {
+    pub fn page(noise: usize, seed: u64) -> Vec<u8> {
         let mut state = seed | 1;
         let mut bytes: Vec<u8> = (0..PAGE_BYTES).map(|at| (at / 9 * 31) as u8).collect();
         for byte in &mut bytes[..noise] {

@@ -97,14 +97,13 @@ impl Cluster {
         self.surveyed.iter().for_each(|owner| owner.store(NOBODY, Ordering::Relaxed));
     }
 
-    /// Takes note of the owner of hash slots, found by a survey; its index, as for [`Self::learn`].
-    pub fn survey(&self, slots: RangeInclusive<usize>, address: SocketAddr) -> Option<usize> {
-        let index = self.servers.iter().position(|server| server.take(address))?;
-        for slot in slots {
-            self.owners.get(slot)?.store(index as u8, Ordering::Relaxed);
+    /// Takes note of the owner of hash slots, found by a survey; None as for [`Self::learn`].
+    pub fn survey(&self, mut slots: RangeInclusive<usize>, address: SocketAddr) -> Option<()> {
+        slots.try_for_each(|slot| {
+            let index = self.learn(slot, address)?;
             self.surveyed.get(slot)?.store(index as u8, Ordering::Relaxed);
-        }
-        Some(index)
+            Some(())
+        })
     }
 
     /// Who had a hash slot at the last survey.

@@ -9,12 +9,12 @@ use super::wire::{Reply, Wire, nonsense};
 use std::io;
 use std::net::SocketAddr;
 
-/// Asks one of the servers; how many of them have hash slots.
+/// Asks one of the servers.
 ///
 /// # Errors
 /// It does not answer, refuses to, or names one that cannot be asked (EADDRNOTAVAIL).
-pub fn survey(cluster: &Cluster, server: usize, config: &Config) -> io::Result<usize> {
-    let mut said = Ok(0);
+pub fn survey(cluster: &Cluster, server: usize, config: &Config) -> io::Result<()> {
+    let mut said = Ok(());
     cluster.server(server).converse(config, Purpose::Look, &mut |wire| {
         wire.say(&[b"CLUSTER", b"SLOTS"])?;
         wire.flush()?;
@@ -29,9 +29,9 @@ pub fn survey(cluster: &Cluster, server: usize, config: &Config) -> io::Result<u
 }
 
 /// The outer error is one of the connection.
-fn read_ranges(wire: &mut Wire, ranges: usize, cluster: &Cluster) -> io::Result<io::Result<usize>> {
+fn read_ranges(wire: &mut Wire, ranges: usize, cluster: &Cluster) -> io::Result<io::Result<()>> {
     cluster.begin_survey();
-    let (mut masters, mut is_whole) = (0_u64, true);
+    let mut is_whole = true;
     for _ in 0..ranges {
         let Reply::Array(parts) = wire.reply()? else { return Err(nonsense()) };
         let (Reply::Number(first), Reply::Number(last)) = (wire.reply()?, wire.reply()?) else {
@@ -39,13 +39,11 @@ fn read_ranges(wire: &mut Wire, ranges: usize, cluster: &Cluster) -> io::Result<
         };
         let owner = read_owner(wire)?;
         (3..parts).try_for_each(|_| pass_over(wire))?;
-        match owner.and_then(|owner| cluster.survey(first as usize..=last as usize, owner)) {
-            Some(index) => masters |= 1 << index,
-            None => is_whole = false,
-        }
+        let known = owner.and_then(|owner| cluster.survey(first as usize..=last as usize, owner));
+        is_whole &= known.is_some();
     }
     Ok(match is_whole {
-        true => Ok(masters.count_ones() as usize),
+        true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)),
     })
 }
