@@ -45,8 +45,12 @@ impl Served {
     }
 
     pub fn ask(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}").unwrap();
+        self.tell(line);
         self.hear()
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
     }
 
     pub fn hear(&mut self) -> String {
