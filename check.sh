@@ -11,7 +11,8 @@ cd "$(dirname "$0")"
 
 FILE_LINES_MAX=500
 # What is built and tested: all that a build may have. The default one, without it, is what `cargo run` and the packages build.
-# The same words everywhere: with others cargo chooses other features of what all use, and builds that again.
+# The same words everywhere, and always something that is for tests: with others cargo chooses other features of what all use,
+# and builds that again.
 WHOLE=(--workspace --features userswap-cli/s3)
 not_tested=()
 
@@ -141,10 +142,24 @@ same_names() {
     [ -z "${extra// /}" ] || fail "$1: docs/options.md has $extra, --help has not"
 }
 
+# All that the checks run, once. The library that programs get is that of the tests' profile: with its assertions, and the
+# engine in it is built already.
+check_build() {
+    step 'build: cargo build'
+    local target=${CARGO_TARGET_DIR:-$PWD/target} library
+    library=$target/checked/libuserswap_preload.so
+    cargo build "${WHOLE[@]}" --lib --examples || fail 'the libraries do not build'
+    mkdir -p "${library%/*}"
+    # Every start of a program reads the whole file.
+    [ "$library" -nt "$target/debug/${library##*/}" ] ||
+        strip --strip-debug -o "$library" "$target/debug/${library##*/}" || fail 'the library that programs get cannot be stripped'
+    export USERSWAP_PRELOAD_LIBRARY=$library
+    cargo build "${WHOLE[@]}" --bins --tests || fail 'the command, the programs of the NUMA guest or the tests do not build'
+}
+
 # The commands of the binary, and the options of each, are those of docs/options.md.
 check_options() {
     step 'options: docs/options.md has what --help has'
-    cargo build --quiet "${WHOLE[@]}" --bin userswap || fail 'the command does not build'
     local binary=${CARGO_TARGET_DIR:-target}/debug/userswap commands command words in_help documented
     commands=$(commands_of "$binary")
     documented=$(sed -nE 's/^#+ `userswap ([a-z -]+)`$/\1/p' docs/options.md)
@@ -200,6 +215,11 @@ check_machine() {
             *) echo "$line" ;;
         esac
     done < <(probe_kernel || echo 'fail cannot ask the kernel for userfaultfd: is python3 whole?')
+    if ! tests/s3-server --prepare; then
+        [ "${CI:-}" != true ] || fail 'CI=true, but pip cannot install moto: is there a network?'
+        note 'objects of a store (engine/tests/engine/s3.rs, cli/tests/programs/s3.rs): pip cannot install moto'
+        WHOLE=(--workspace)
+    fi
 }
 
 # Prints "fail …" for what must exist, "note …" for what may be absent, else what there is.
@@ -247,11 +267,6 @@ PYTHON
 # In this workspace, which has no package at its top, the same as the README's plain `cargo test`, with buckets in addition.
 check_tests() {
     step "tests: cargo test$(is_long && echo ', in the long form')"
-    if ! tests/s3-server --prepare; then
-        [ "${CI:-}" != true ] || fail 'CI=true, but pip cannot install moto: is there a network?'
-        note 'objects of a store (engine/tests/engine/s3.rs, cli/tests/programs/s3.rs): pip cannot install moto'
-        WHOLE=(--workspace)
-    fi
     # Many wait for a device, a server or the clock.
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "${WHOLE[@]}" || fail 'a test fails'
     # The README's other command means this program: what a plain `cargo run` runs.
@@ -329,12 +344,6 @@ check_python() {
     esac
 }
 
-# What the checks beside each other run is made before: none may replace it under the others.
-build_programs() {
-    cargo build "${WHOLE[@]}" --bins ||
-        fail 'the command and the programs of the NUMA guest do not build'
-}
-
 # Runs checks that wait more than they compute beside each other. What one prints comes when it has ended.
 together() {
     local logs check line pids=() failed=0 index=0
@@ -374,13 +383,13 @@ check_sizes
 check_floors
 check_map
 check_machine
+check_build
 check_clippy
 check_options
 check_settings
 check_docs
 check_tests
 check_wires
-build_programs
 together check_stress check_programs check_python
 # Its loads last for so many seconds, and it is emulated: beside others it gets too little done to be compared.
 check_numa_guest

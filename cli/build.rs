@@ -2,7 +2,9 @@
 //!
 //! Cargo cannot make a package's cdylib an input of another package, so a second cargo builds it in
 //! a target directory of its own (`<target>/preload`, shared by debug and release builds of the
-//! command; always optimised, because every page fault goes through it).
+//! command; always optimised, because every page fault goes through it). Who has built that library already names it in
+//! `USERSWAP_PRELOAD_LIBRARY`, and it is taken as it is: check.sh takes that of the tests' profile, which has its
+//! assertions.
 
 use std::env;
 use std::fs;
@@ -11,6 +13,9 @@ use std::process::Command;
 
 /// The file that the package `userswap-preload` builds.
 const LIBRARY: &str = "libuserswap_preload.so";
+
+/// The variable that names such a file which is there already.
+const READY: &str = "USERSWAP_PRELOAD_LIBRARY";
 
 /// What the shared object is made of, relative to the workspace.
 const INPUTS: [&str; 11] = [
@@ -31,15 +36,33 @@ fn main() {
     let workspace = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let workspace = workspace.parent().expect("the package lies in its workspace");
     let out = PathBuf::from(variable("OUT_DIR"));
-    // Relative to this package: a target directory may have seen a clone of the workspace elsewhere.
-    for input in INPUTS.iter().filter(|input| workspace.join(input).exists()) {
-        println!("cargo::rerun-if-changed=../{input}");
-    }
-    let library = build(workspace, &target_directory(&out).join("preload"));
+    println!("cargo::rerun-if-env-changed={READY}");
+    let library = match env::var_os(READY) {
+        Some(library) => ready(PathBuf::from(library)),
+        None => built(workspace, &out),
+    };
     let bytes = fs::read(&library)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", library.display()));
     fs::write(out.join(LIBRARY), &bytes).expect("OUT_DIR is writable");
     println!("cargo::rustc-env=USERSWAP_PRELOAD_HASH={:016x}", fnv1a(&bytes));
+}
+
+fn ready(library: PathBuf) -> PathBuf {
+    assert!(
+        library.is_absolute() && library.is_file(),
+        "{READY}={}: not a file by its absolute path: build the package userswap-preload and name its {LIBRARY}",
+        library.display()
+    );
+    println!("cargo::rerun-if-changed={}", library.display());
+    library
+}
+
+fn built(workspace: &Path, out: &Path) -> PathBuf {
+    // Relative to this package: a target directory may have seen a clone of the workspace elsewhere.
+    for input in INPUTS.iter().filter(|input| workspace.join(input).exists()) {
+        println!("cargo::rerun-if-changed=../{input}");
+    }
+    build(workspace, &target_directory(out).join("preload"))
 }
 
 fn build(workspace: &Path, target_directory: &Path) -> PathBuf {
