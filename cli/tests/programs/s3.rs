@@ -28,8 +28,8 @@ mod with_it {
         let spec = server.spec(&format!("{fault}:256M"));
         let swap = ["--swap", "mem:8M,tier=0", "--swap", &spec];
         let options = [&["--ram", "16M", "--fault", fault], &swap[..]].concat();
-        // Six MiB are left for the objects: this store takes milliseconds for each request.
-        Served::start_with(runtime, &keys, &options, &filler(30))
+        // Three MiB are left for the objects: this store takes milliseconds for each request.
+        Served::start_with(runtime, &keys, &options, &filler(27))
     }
 
     #[test]
