@@ -367,13 +367,10 @@ together() {
     [ "$failed" = 0 ] || exit 1
 }
 
-# The command and the library are both called userswap and would overwrite each other's pages: the
-# command first, the library's pages stay.
+# The command has no pages: it is called as the library is.
 check_docs() {
     step 'documentation: cargo doc'
-    export RUSTDOCFLAGS='-D warnings'
-    cargo doc --package userswap-cli --features s3 --no-deps || fail 'the documentation of cli has errors'
-    cargo doc --workspace --exclude userswap-cli --features userswap/s3 --no-deps || fail 'the documentation has errors'
+    RUSTDOCFLAGS='-D warnings' cargo doc "${WHOLE[@]}" --no-deps --lib --examples || fail 'the documentation has errors'
 }
 
 check_format
