@@ -1,8 +1,6 @@
 //! System calls, locks and stacks in memory that is swapped out, where the kernel cannot bring it back by itself.
 
-use crate::preload_support::{
-    as_nobody, compile, compile_fixed, directory, is_long, run, succeed,
-};
+use crate::preload_support::{as_nobody, compile, compile_fixed, directory, is_long, run, succeed};
 use std::path::Path;
 use std::process::Command;
 

@@ -29,7 +29,8 @@ fn setups(directory: &Path) -> Vec<Setup> {
     };
     let by = |fault| {
         let nobody = as_nobody(directory, "16M", fault);
-        let root = (fault == "thread" || is_long()).then(|| setup("root", fault, run("16M", fault)));
+        let root =
+            (fault == "thread" || is_long()).then(|| setup("root", fault, run("16M", fault)));
         root.into_iter().chain([setup("nobody", fault, nobody)])
     };
     ["thread", "signal"].into_iter().flat_map(by).collect()
