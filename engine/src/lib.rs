@@ -108,8 +108,8 @@ pub mod internals {
     pub use crate::sys::uffd::{Rights, Way};
     pub use crate::sys::{
         PAGE_BYTES, bench, clock, cpu_latency, directory as directories, fd, file_limit, filters,
-        futex, lock, mapping, maps, numa, own_fd, own_stack, pagemap, pages, peer, process,
-        scattered, signal, told,
+        futex, lock, mapping, maps, numa, own_fd, own_stack, own_table, pagemap, pages, peer,
+        process, scattered, signal, told,
     };
     pub use userswap_policy::readahead::{Hint, PAGE_CLUSTER_DEFAULT, page_cluster_of};
 }

@@ -1,5 +1,6 @@
 //! System calls, locks and stacks in memory that is swapped out, where the kernel cannot bring it back by itself.
 
+use crate::preload_support::served::{Served, printed, runtime};
 use crate::preload_support::{as_nobody, compile, compile_fixed, directory, is_long, run, succeed};
 use std::path::Path;
 use std::process::Command;
@@ -239,6 +240,33 @@ fn what_other_threads_open_while_the_engine_starts_is_theirs_to_close() {
 #[test]
 fn a_thread_may_have_descriptors_of_its_own() {
     everywhere("16M", "own_tables.c", |_| Vec::new());
+}
+
+#[test]
+fn a_thread_with_descriptors_of_its_own_reaches_devices_that_come_later_and_keeps_its_files() {
+    let directory = directory();
+    let program = compile(directory.path(), "later_devices.c");
+    for fault in ["thread", "signal"] {
+        let runtime = runtime();
+        let [first, second] =
+            ["first", "second"].map(|name| directory.path().join(name).display().to_string());
+        let (own, swap) = (directory.path().join("own"), format!("{first}:128M"));
+        let command = [program.as_os_str(), own.as_os_str()];
+        let options = ["--ram", "16M", "--fault", fault, "--swap", &swap];
+        let mut served = Served::start(&runtime, &options, &command);
+        assert_eq!(served.hear(), "filled", "{fault}");
+        assert_eq!(served.ask("go"), "right", "{fault}");
+        let pid = served.pid();
+        printed(&runtime, &["swapon", &pid, &format!("{second}:128M")]);
+        printed(&runtime, &["swapoff", &pid, &first]);
+        // At the number of the first, which that thread has still.
+        printed(&runtime, &["swapon", &pid, &format!("{first}:128M")]);
+        for round in 0..2 {
+            assert_eq!(served.ask("go"), "right", "{fault}, {round}");
+        }
+        assert_eq!(served.ask("end"), "exact", "{fault}");
+        assert!(served.child.wait().unwrap().success(), "{fault}");
+    }
 }
 
 #[test]

@@ -123,8 +123,8 @@ impl Request {
         until_ns: u64,
     ) -> (Seen, io::Result<()>) {
         let seen = Cell::new(Seen::Sleeping);
-        let outcome = self.plan.transfer_by(pieces, |pieces| {
-            let (how, outcome) = reader.read((self.plan.fd, self.plan.offset), pieces, until_ns);
+        let outcome = self.plan.transfer_by(pieces, |fd, pieces| {
+            let (how, outcome) = reader.read((fd, self.plan.offset), pieces, until_ns);
             seen.set(how);
             outcome
         });
@@ -140,22 +140,22 @@ impl Request {
         match &self.backing {
             Backing::File | Backing::Memory => self.plan.transfer(pieces),
             Backing::Mapped => {
-                let fd = self.plan.fd;
-                self.plan.transfer_by(pieces, |pieces| file_limit::write(fd, offset, pieces))
+                self.plan.transfer_by(pieces, |fd, pieces| file_limit::write(fd, offset, pieces))
             }
             Backing::Zram(zram) => {
-                self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
+                self.plan.transfer_by(pieces, |_, pieces| zram.transfer(direction, offset, pieces))
             }
             Backing::Packed(pack) => {
                 assert_eq!(direction, Direction::Read, "a pack is written by who moves pages on");
-                self.plan.transfer_by(pieces, |pieces| pack.read(offset, pieces, self.is_repeated))
+                self.plan
+                    .transfer_by(pieces, |_, pieces| pack.read(offset, pieces, self.is_repeated))
             }
             Backing::Remote(remote) if self.is_repeated && direction == Direction::Read => {
-                self.plan.transfer_by(pieces, |pieces| {
+                self.plan.transfer_by(pieces, |_, pieces| {
                     own_stack::in_handler(|| remote.read_again(offset, pieces))
                 })
             }
-            Backing::Remote(remote) => self.plan.transfer_by(pieces, |pieces| {
+            Backing::Remote(remote) => self.plan.transfer_by(pieces, |_, pieces| {
                 own_stack::in_handler(|| remote.transfer(direction, offset, pieces))
             }),
         }

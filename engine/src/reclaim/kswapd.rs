@@ -16,7 +16,7 @@ use crate::state::in_flight::InFlight;
 use crate::state::node::Node;
 use crate::state::scratch::{Scratch, WriteOp};
 use crate::sys::thread::Thread;
-use crate::sys::{PAGE_BYTES, clock, fd, numa};
+use crate::sys::{PAGE_BYTES, clock, fd, numa, own_table};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,6 +59,7 @@ struct Kswapd {
 
 impl Kswapd {
     fn run(&mut self) {
+        own_table::is_of_ours();
         if self.core.nodes.len() > 1 {
             numa::run_on(&self.core.topology.nodes()[self.node.0 as usize].cpus);
         }

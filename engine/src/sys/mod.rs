@@ -28,6 +28,7 @@ mod own_locks;
 pub mod own_memory;
 pub mod own_process;
 pub mod own_stack;
+pub mod own_table;
 pub mod pagemap;
 pub mod pages;
 pub mod peer;

@@ -1,4 +1,5 @@
 //! Device requests done at once by the calling thread: safe in a signal handler.
+use super::own_table::Here;
 use super::{PAGE_BYTES, clock, pages};
 use std::io;
 use std::os::fd::RawFd;
@@ -202,26 +203,28 @@ impl Request {
     /// # Errors
     /// What the kernel says; `UnexpectedEof` when the device ends before the pieces do.
     pub fn transfer(self, pieces: &Pieces) -> io::Result<()> {
-        self.transfer_by(pieces, |pieces| transfer(self.fd, self.direction, self.offset, pieces))
+        self.transfer_by(pieces, |fd, pieces| transfer(fd, self.direction, self.offset, pieces))
     }
 
-    /// As [`Self::transfer`], by another way than the kernel's.
+    /// As [`Self::transfer`], by another way than the kernel's, which is given the device's descriptor in the calling thread's
+    /// table.
     ///
     /// # Errors
-    /// What that says.
+    /// What that says; EBADF where the thread has a table without the device ([`own_table`](super::own_table)).
     pub fn transfer_by(
         self,
         pieces: &Pieces,
-        transfer: impl Fn(&Pieces) -> io::Result<()>,
+        transfer: impl Fn(RawFd, &Pieces) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.not_before_ns > 0 {
             clock::sleep_until(self.not_before_ns);
         }
+        let here = Here::of(self.fd)?;
         let Some(injected) = self.injected else {
-            return transfer(pieces);
+            return transfer(here.number(), pieces);
         };
         let mut part = *pieces;
-        let outcome = if injected.cut(&mut part) { transfer(&part) } else { Ok(()) };
+        let outcome = if injected.cut(&mut part) { transfer(here.number(), &part) } else { Ok(()) };
         injected.outcome(outcome, pieces.first())
     }
 }

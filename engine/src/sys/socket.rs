@@ -3,6 +3,7 @@
 //! Each call goes by `syscall` of the C library's: neither to a function that is interposed, which may wait for the engine, nor by an
 //! instruction of our own. Where raw calls are caught (syscall user dispatch), one of those would raise SIGSYS, whose
 //! handler runs at the signal stack's end and over the frames of the handler that has gone to another stack.
+use super::own_table::{self, Here};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -16,8 +17,11 @@ fn checked(result: libc::c_long) -> io::Result<usize> {
 /// A stream's end that is connected to nothing.
 ///
 /// # Errors
-/// What socket says.
+/// What socket says; EBADF in a thread with a descriptor table of its own, where others could not use it.
 pub fn stream(to: &SocketAddr) -> io::Result<OwnedFd> {
+    if own_table::is_apart() {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: takes numbers.
@@ -88,7 +92,8 @@ fn connect_to<T>(socket: &impl AsRawFd, address: &T) -> io::Result<()> {
 /// # Errors
 /// What sendto says.
 pub fn send(socket: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
-    let (number, nobody) = (socket.as_raw_fd(), std::ptr::null::<libc::sockaddr>());
+    let here = Here::of(socket.as_raw_fd())?;
+    let (number, nobody) = (here.number(), std::ptr::null::<libc::sockaddr>());
     let (from, count) = (bytes.as_ptr(), bytes.len());
     // SAFETY: the bytes are readable.
     checked(unsafe {
@@ -101,7 +106,8 @@ pub fn send(socket: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
 /// # Errors
 /// What recvfrom says.
 pub fn receive(socket: &impl AsRawFd, into: &mut [u8]) -> io::Result<usize> {
-    let (number, nobody) = (socket.as_raw_fd(), std::ptr::null_mut::<libc::sockaddr>());
+    let here = Here::of(socket.as_raw_fd())?;
+    let (number, nobody) = (here.number(), std::ptr::null_mut::<libc::sockaddr>());
     let (to, count) = (into.as_mut_ptr(), into.len());
     // SAFETY: the bytes are writable.
     checked(unsafe { libc::syscall(libc::SYS_recvfrom, number, to, count, 0, nobody, nobody) })

@@ -5,6 +5,7 @@ use libc::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
+use userswap::internals::own_table;
 
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
@@ -28,9 +29,17 @@ const LOOKS: u32 = 6;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// The flags of a call without `unshares`, which asks for a descriptor table of this thread's own, where the program has no
-/// other thread: that would only be one without our threads, whose later descriptors faults by signal want.
+/// other thread: that would only be one without our threads, whose later descriptors faults by signal want. Where it has,
+/// those are borrowed from now on.
 pub fn with_our_table(flags: c_int, unshares: c_int) -> c_int {
-    if flags & unshares != 0 && has_one_thread() { flags & !unshares } else { flags }
+    if flags & unshares == 0 {
+        return flags;
+    }
+    if has_one_thread() {
+        return flags & !unshares;
+    }
+    own_table::may_be_several();
+    flags
 }
 
 /// Whether it is this one, in which the program has no thread but this one.

@@ -1,0 +1,188 @@
+//! Tables of descriptors: all threads of a process have one, until one of several asks for its own (`unshare(CLONE_FILES)`).
+//!
+//! What is opened later has no number there, or that of a file of the program's, which must neither be written to nor taken for
+//! a device. So such a thread borrows what a thread of ours has at the number, for the moment of a request.
+use super::clock::thread_id;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// `enum kcmp_type`: two descriptors, and two tables of them.
+const KCMP_FILE: i32 = 0;
+const KCMP_FILES: i32 = 2;
+/// A thread, not the process that it belongs to (Linux 6.9).
+const PIDFD_THREAD: i32 = libc::O_EXCL;
+
+/// Whether a thread may have one of its own.
+static ARE_SEVERAL: AtomicBool = AtomicBool::new(false);
+/// A thread of ours, which has the table that ours are in; 0 for none.
+static OURS: AtomicI32 = AtomicI32::new(0);
+
+/// From now on a thread of the program may have a table of its own.
+pub fn may_be_several() {
+    ARE_SEVERAL.store(true, Ordering::Release);
+}
+
+/// The calling thread is one of ours, and has their table.
+pub fn is_of_ours() {
+    OURS.store(thread_id(), Ordering::Release);
+}
+
+/// A descriptor of ours, by its number in the calling thread's table.
+#[derive(Debug)]
+pub enum Here {
+    /// The same number.
+    Same(RawFd),
+    /// One that is closed again.
+    Borrowed(Borrowed),
+}
+
+/// A descriptor for a moment.
+#[derive(Debug)]
+pub struct Borrowed(RawFd);
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it. The raw system call passes by an interposed one.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+impl Here {
+    /// Safe in a signal handler; a number below zero is none, and stays what it is.
+    ///
+    /// # Errors
+    /// EBADF where this table has something else at that number, or nothing, and none can be borrowed: before Linux 6.9, or
+    /// beyond the limit on open files.
+    pub fn of(number: RawFd) -> io::Result<Self> {
+        if number < 0 || !ARE_SEVERAL.load(Ordering::Acquire) {
+            return Ok(Self::Same(number));
+        }
+        let ours = OURS.load(Ordering::Acquire);
+        match compare(ours, KCMP_FILE, number) {
+            Compared::Same | Compared::Unknown => Ok(Self::Same(number)),
+            Compared::Another => borrow(ours, number).map(Self::Borrowed),
+        }
+    }
+
+    /// The number.
+    pub fn number(&self) -> RawFd {
+        match self {
+            Self::Same(number) => *number,
+            Self::Borrowed(fd) => fd.0,
+        }
+    }
+}
+
+/// Whether what the calling thread opens has no number in the table of ours.
+pub fn is_apart() -> bool {
+    ARE_SEVERAL.load(Ordering::Acquire)
+        && compare(OURS.load(Ordering::Acquire), KCMP_FILES, 0) == Compared::Another
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Compared {
+    Same,
+    Another,
+    /// There is no such thread just now, or the kernel does not say.
+    Unknown,
+}
+
+fn compare(ours: i32, kind: i32, number: RawFd) -> Compared {
+    let here = thread_id();
+    // SAFETY: compares, and changes nothing.
+    let compared = unsafe { libc::syscall(libc::SYS_kcmp, ours, here, kind, number, number) };
+    match compared {
+        0 => Compared::Same,
+        -1 if io::Error::last_os_error().raw_os_error() != Some(libc::EBADF) => Compared::Unknown,
+        // 1 to 3, or the number is open in one of both at most.
+        _ => Compared::Another,
+    }
+}
+
+fn borrow(ours: i32, number: RawFd) -> io::Result<Borrowed> {
+    let nothing = || io::Error::from_raw_os_error(libc::EBADF);
+    // SAFETY: opens a descriptor.
+    let thread = unsafe { libc::syscall(libc::SYS_pidfd_open, ours, PIDFD_THREAD) };
+    let thread = borrowed(thread).ok_or_else(nothing)?;
+    // SAFETY: duplicates a descriptor into this table.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, thread.0, number, 0) };
+    borrowed(fd).ok_or_else(nothing)
+}
+
+fn borrowed(result: libc::c_long) -> Option<Borrowed> {
+    (result >= 0).then_some(Borrowed(result as RawFd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::own_fd::Own;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::mpsc;
+    use std::thread;
+
+    /// The file that a number means in the calling thread's table.
+    fn inode_of(number: RawFd) -> Option<u64> {
+        Some(std::fs::metadata(format!("/proc/thread-self/fd/{number}")).ok()?.ino())
+    }
+
+    #[test]
+    fn a_thread_with_a_table_of_its_own_borrows_what_came_later() {
+        let ours = thread_id();
+        let early = File::open("/etc/passwd").unwrap();
+        let ((ask, asked), (tell, told)) = (mpsc::channel::<()>(), mpsc::channel());
+        let number = early.as_raw_fd();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                assert_eq!(compare(ours, KCMP_FILES, 0), Compared::Same);
+                // SAFETY: this thread opens and closes nothing of others.
+                assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+                assert_eq!(compare(ours, KCMP_FILES, 0), Compared::Another);
+                assert_eq!(compare(ours, KCMP_FILE, number), Compared::Same);
+                tell.send(0).unwrap();
+                asked.recv().unwrap();
+                // What is at the number here is another file now than there; then nothing.
+                for at_it in [Some("/etc/group"), None] {
+                    // SAFETY: a copy of it in this thread's table, which nothing else uses.
+                    unsafe { libc::close(number) };
+                    if let Some(path) = at_it {
+                        // SAFETY: takes a path, and the lowest number that is free is not used else.
+                        let own = File::open(path).unwrap();
+                        // SAFETY: duplicates one of this test's.
+                        assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number);
+                    }
+                    let own = inode_of(number);
+                    assert_eq!(own.is_some(), at_it.is_some());
+                    assert_eq!(compare(ours, KCMP_FILE, number), Compared::Another);
+                    let lent = borrow(ours, number).unwrap();
+                    assert_ne!(lent.0, number);
+                    assert_eq!(
+                        inode_of(lent.0),
+                        Some(std::fs::metadata("/etc/passwd").unwrap().ino())
+                    );
+                    let was = lent.0;
+                    drop(lent);
+                    assert_eq!((inode_of(was), inode_of(number)), (None, own));
+                }
+                assert!(borrow(ours, 1 << 19).is_err(), "nobody has it");
+                tell.send(1).unwrap();
+            });
+            told.recv().unwrap();
+            let _later = Own::raised(File::open("/etc/group").unwrap());
+            ask.send(()).unwrap();
+            told.recv().unwrap();
+        });
+        assert_eq!(inode_of(number), Some(early.metadata().unwrap().ino()));
+        assert_eq!(compare(i32::MAX, KCMP_FILES, 0), Compared::Unknown, "there is no such thread");
+    }
+
+    #[test]
+    fn no_number_and_numbers_of_the_one_table_stay_what_they_are() {
+        assert!(matches!(Here::of(-1), Ok(Here::Same(-1))));
+        let file = File::open("/etc/passwd").unwrap();
+        assert_eq!(Here::of(file.as_raw_fd()).unwrap().number(), file.as_raw_fd());
+    }
+}
