@@ -91,6 +91,16 @@ for line in sys.stdin:
         if child == 0:
             verify(1); fill(2); verify(2); os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+    if word == 'keep':
+        (is_full, full), (is_over, over) = os.pipe(), os.pipe()
+        kept = os.fork()
+        if kept == 0:
+            os.close(over)
+            fill(2); os.write(full, b'2'); os.read(is_over, 1); verify(2); os._exit(0)
+        assert os.read(is_full, 1) == b'2'
+    if word == 'kept':
+        os.close(over)
+        assert os.waitpid(kept, 0)[1] == 0
     if word == 'child':
         subprocess.run([sys.executable, '-c', FILLER, sys.argv[1], 'child'], check=True, env={})
     if word == 'exec':

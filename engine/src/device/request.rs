@@ -6,6 +6,7 @@ use crate::device::pack::Pack;
 use crate::device::record::Device;
 use crate::device::zram::Zram;
 use crate::sys::aio::{Reader, Seen};
+use crate::sys::own_table::Here;
 use crate::sys::request::{self as kernel, Direction, Pieces};
 use crate::sys::{PAGE_BYTES, clock, file_limit, own_stack};
 use std::cell::Cell;
@@ -123,8 +124,10 @@ impl Request {
         until_ns: u64,
     ) -> (Seen, io::Result<()>) {
         let seen = Cell::new(Seen::Sleeping);
-        let outcome = self.plan.transfer_by(pieces, |fd, pieces| {
-            let (how, outcome) = reader.read((fd, self.plan.offset), pieces, until_ns);
+        let outcome = self.plan.transfer_by(pieces, |pieces| {
+            let here = Here::of(self.plan.fd)?;
+            let place = (here.number(), self.plan.offset);
+            let (how, outcome) = reader.read(place, pieces, until_ns);
             seen.set(how);
             outcome
         });
@@ -139,23 +142,23 @@ impl Request {
         let kernel::Request { direction, offset, .. } = self.plan;
         match &self.backing {
             Backing::File | Backing::Memory => self.plan.transfer(pieces),
-            Backing::Mapped => {
-                self.plan.transfer_by(pieces, |fd, pieces| file_limit::write(fd, offset, pieces))
-            }
+            Backing::Mapped => self.plan.transfer_by(pieces, |pieces| {
+                let here = Here::of(self.plan.fd)?;
+                file_limit::write(here.number(), offset, pieces)
+            }),
             Backing::Zram(zram) => {
-                self.plan.transfer_by(pieces, |_, pieces| zram.transfer(direction, offset, pieces))
+                self.plan.transfer_by(pieces, |pieces| zram.transfer(direction, offset, pieces))
             }
             Backing::Packed(pack) => {
                 assert_eq!(direction, Direction::Read, "a pack is written by who moves pages on");
-                self.plan
-                    .transfer_by(pieces, |_, pieces| pack.read(offset, pieces, self.is_repeated))
+                self.plan.transfer_by(pieces, |pieces| pack.read(offset, pieces, self.is_repeated))
             }
             Backing::Remote(remote) if self.is_repeated && direction == Direction::Read => {
-                self.plan.transfer_by(pieces, |_, pieces| {
+                self.plan.transfer_by(pieces, |pieces| {
                     own_stack::in_handler(|| remote.read_again(offset, pieces))
                 })
             }
-            Backing::Remote(remote) => self.plan.transfer_by(pieces, |_, pieces| {
+            Backing::Remote(remote) => self.plan.transfer_by(pieces, |pieces| {
                 own_stack::in_handler(|| remote.transfer(direction, offset, pieces))
             }),
         }

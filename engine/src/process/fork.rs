@@ -18,7 +18,7 @@ use crate::state::core::{Core, Path};
 use crate::state::page::PageState;
 use crate::sys::fd;
 use crate::sys::fd::Event;
-use crate::sys::own_stack;
+use crate::sys::{own_stack, own_table};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
@@ -87,6 +87,7 @@ impl Core {
         self.arena.release_foreign();
         let estate = ticket.estate.expect("the parent had something to hand over");
         own_stack::renew();
+        own_table::renew();
         sigbus::forget_readers();
         self.forget_changes();
         self.shrinkers.forget_scan();

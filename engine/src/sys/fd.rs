@@ -1,5 +1,6 @@
 //! Descriptors: events, polling, files in RAM.
 use super::own_fd::{self, Own};
+use super::own_table::Here;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -72,8 +73,11 @@ pub fn memory_file() -> io::Result<std::fs::File> {
 /// # Errors
 /// ENOSPC on a full file system, EOPNOTSUPP where it cannot be done.
 pub fn allocate(fd: RawFd, offset: u64, bytes: u64) -> io::Result<()> {
+    let here = Here::of(fd)?;
     // SAFETY: changes only the file's allocation.
-    match unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset as i64, bytes as i64) } {
+    match unsafe {
+        libc::fallocate(here.number(), libc::FALLOC_FL_KEEP_SIZE, offset as i64, bytes as i64)
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -4,6 +4,7 @@
 //! it, which ends the program. What is stored by way of a mapping it does not apply to, and neither does it to block devices. So
 //! pages go to files that way then: as far as the slots are there, which no mapping can make.
 use super::mapping::Mapping;
+use super::own_table::Here;
 use super::pages;
 use super::process;
 use super::request::Pieces;
@@ -52,7 +53,7 @@ pub fn is_beyond(bytes: u64) -> bool {
 /// Whether a write that ends there has to go by way of a mapping.
 #[inline]
 pub fn applies(fd: RawFd, end: u64) -> bool {
-    end > LIMIT.load(Ordering::Relaxed) && is_regular(fd)
+    end > LIMIT.load(Ordering::Relaxed) && Here::of(fd).is_ok_and(|here| is_regular(here.number()))
 }
 
 #[cold]

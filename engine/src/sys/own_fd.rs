@@ -1,4 +1,5 @@
 //! Descriptors of ours: at high numbers, and known, so that `run` keeps the program from closing them.
+use super::own_table;
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -113,6 +114,10 @@ impl<T: AsRawFd + fmt::Debug> fmt::Debug for Own<T> {
 
 impl<T: AsRawFd> Drop for Own<T> {
     fn drop(&mut self) {
+        // Another file of the program's is at this number, and ours stays open where it is.
+        if own_table::is_elsewhere(self.0.as_raw_fd()) {
+            return;
+        }
         // First: the number may be the program's as soon as it is closed.
         forget(self.0.as_raw_fd());
         // SAFETY: it is not used again.

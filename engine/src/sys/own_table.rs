@@ -3,6 +3,7 @@
 //! What is opened later has no number there, or that of a file of the program's, which must neither be written to nor taken for
 //! a device. So such a thread borrows what a thread of ours has at the number, for the moment of a request.
 use super::clock::thread_id;
+use super::filters;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -21,6 +22,12 @@ static OURS: AtomicI32 = AtomicI32::new(0);
 /// From now on a thread of the program may have a table of its own.
 pub fn may_be_several() {
     ARE_SEVERAL.store(true, Ordering::Release);
+}
+
+/// After fork, in the child: one thread has one table, and the parent's threads are none of its own.
+pub fn renew() {
+    ARE_SEVERAL.store(false, Ordering::Release);
+    OURS.store(0, Ordering::Release);
 }
 
 /// The calling thread is one of ours, and has their table.
@@ -52,16 +59,12 @@ impl Here {
     /// Safe in a signal handler; a number below zero is none, and stays what it is.
     ///
     /// # Errors
-    /// EBADF where this table has something else at that number, or nothing, and none can be borrowed: before Linux 6.9, or
-    /// beyond the limit on open files.
+    /// EAGAIN where this table has something else at that number, or nothing, and none can be borrowed for now: beyond the limit on
+    /// open files, and before Linux 6.9.
     pub fn of(number: RawFd) -> io::Result<Self> {
-        if number < 0 || !ARE_SEVERAL.load(Ordering::Acquire) {
-            return Ok(Self::Same(number));
-        }
-        let ours = OURS.load(Ordering::Acquire);
-        match compare(ours, KCMP_FILE, number) {
-            Compared::Same | Compared::Unknown => Ok(Self::Same(number)),
-            Compared::Another => borrow(ours, number).map(Self::Borrowed),
+        match is_elsewhere(number) {
+            false => Ok(Self::Same(number)),
+            true => borrow(OURS.load(Ordering::Acquire), number).map(Self::Borrowed),
         }
     }
 
@@ -74,10 +77,22 @@ impl Here {
     }
 }
 
+/// Whether a number of ours is nothing in the calling thread's table, or something of the program's, as far as the kernel tells.
+pub fn is_elsewhere(number: RawFd) -> bool {
+    differs(KCMP_FILE, number)
+}
+
 /// Whether what the calling thread opens has no number in the table of ours.
 pub fn is_apart() -> bool {
-    ARE_SEVERAL.load(Ordering::Acquire)
-        && compare(OURS.load(Ordering::Acquire), KCMP_FILES, 0) == Compared::Another
+    differs(KCMP_FILES, 0)
+}
+
+/// A filter of the program's may end it at a call that it does not know.
+fn differs(kind: i32, number: RawFd) -> bool {
+    number >= 0
+        && ARE_SEVERAL.load(Ordering::Acquire)
+        && !filters::are_expected()
+        && compare(OURS.load(Ordering::Acquire), kind, number) == Compared::Another
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +104,10 @@ enum Compared {
 }
 
 fn compare(ours: i32, kind: i32, number: RawFd) -> Compared {
+    // SAFETY: sends nothing: tells whether it is a thread of this process.
+    if unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), ours, 0) } != 0 {
+        return Compared::Unknown;
+    }
     let here = thread_id();
     // SAFETY: compares, and changes nothing.
     let compared = unsafe { libc::syscall(libc::SYS_kcmp, ours, here, kind, number, number) };
@@ -101,7 +120,7 @@ fn compare(ours: i32, kind: i32, number: RawFd) -> Compared {
 }
 
 fn borrow(ours: i32, number: RawFd) -> io::Result<Borrowed> {
-    let nothing = || io::Error::from_raw_os_error(libc::EBADF);
+    let nothing = || io::Error::from_raw_os_error(libc::EAGAIN);
     // SAFETY: opens a descriptor.
     let thread = unsafe { libc::syscall(libc::SYS_pidfd_open, ours, PIDFD_THREAD) };
     let thread = borrowed(thread).ok_or_else(nothing)?;
@@ -146,13 +165,13 @@ mod tests {
                 asked.recv().unwrap();
                 // What is at the number here is another file now than there; then nothing.
                 for at_it in [Some("/etc/group"), None] {
-                    // SAFETY: a copy of it in this thread's table, which nothing else uses.
-                    unsafe { libc::close(number) };
-                    if let Some(path) = at_it {
-                        // SAFETY: takes a path, and the lowest number that is free is not used else.
-                        let own = File::open(path).unwrap();
-                        // SAFETY: duplicates one of this test's.
-                        assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number);
+                    match at_it.map(|path| File::open(path).unwrap()) {
+                        // SAFETY: replaces what this thread's table has there, which nothing else uses.
+                        Some(own) => {
+                            assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number)
+                        }
+                        // SAFETY: as above.
+                        None => assert_eq!(unsafe { libc::close(number) }, 0),
                     }
                     let own = inode_of(number);
                     assert_eq!(own.is_some(), at_it.is_some());

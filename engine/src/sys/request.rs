@@ -201,30 +201,31 @@ impl Request {
     /// Does it at once, on the calling thread.
     ///
     /// # Errors
-    /// What the kernel says; `UnexpectedEof` when the device ends before the pieces do.
+    /// What the kernel says; `UnexpectedEof` when the device ends before the pieces do; what [`Here::of`] says.
     pub fn transfer(self, pieces: &Pieces) -> io::Result<()> {
-        self.transfer_by(pieces, |fd, pieces| transfer(fd, self.direction, self.offset, pieces))
+        self.transfer_by(pieces, |pieces| {
+            let here = Here::of(self.fd)?;
+            transfer(here.number(), self.direction, self.offset, pieces)
+        })
     }
 
-    /// As [`Self::transfer`], by another way than the kernel's, which is given the device's descriptor in the calling thread's
-    /// table.
+    /// As [`Self::transfer`], by another way than the kernel's.
     ///
     /// # Errors
-    /// What that says; EBADF where the thread has a table without the device ([`own_table`](super::own_table)).
+    /// What that says.
     pub fn transfer_by(
         self,
         pieces: &Pieces,
-        transfer: impl Fn(RawFd, &Pieces) -> io::Result<()>,
+        transfer: impl Fn(&Pieces) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.not_before_ns > 0 {
             clock::sleep_until(self.not_before_ns);
         }
-        let here = Here::of(self.fd)?;
         let Some(injected) = self.injected else {
-            return transfer(here.number(), pieces);
+            return transfer(pieces);
         };
         let mut part = *pieces;
-        let outcome = if injected.cut(&mut part) { transfer(here.number(), &part) } else { Ok(()) };
+        let outcome = if injected.cut(&mut part) { transfer(&part) } else { Ok(()) };
         injected.outcome(outcome, pieces.first())
     }
 }

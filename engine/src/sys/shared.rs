@@ -7,6 +7,7 @@ use super::PAGE_BYTES;
 use super::fd;
 use super::mapping::{Access, Mapping};
 use super::own_fd::Own;
+use super::own_table::Here;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -95,9 +96,13 @@ impl ByteLocks {
     }
 
     fn change(&self, byte: u32, kind: libc::c_int) -> bool {
+        // Who has it elsewhere leaves it to the others.
+        let Ok(Here::Same(number)) = Here::of(self.file.as_raw_fd()) else {
+            return false;
+        };
         let range = fd::byte_lock(kind, byte as usize..byte as usize + 1);
         // SAFETY: `range` is a whole struct flock; only the file's locks change.
-        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) == 0 }
+        unsafe { libc::fcntl(number, libc::F_OFD_SETLK, &raw const range) == 0 }
     }
 }
 

@@ -17,10 +17,10 @@ fn checked(result: libc::c_long) -> io::Result<usize> {
 /// A stream's end that is connected to nothing.
 ///
 /// # Errors
-/// What socket says; EBADF in a thread with a descriptor table of its own, where others could not use it.
+/// What socket says; EAGAIN in a thread with a descriptor table of its own: others could not use it.
 pub fn stream(to: &SocketAddr) -> io::Result<OwnedFd> {
     if own_table::is_apart() {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
+        return Err(io::Error::from_raw_os_error(libc::EAGAIN));
     }
     let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;

@@ -13,6 +13,7 @@ use crate::state::process::{self, GlibcHeap, Process};
 use libc::c_int;
 use userswap::Engine;
 use userswap::internals::clock;
+use userswap::internals::own_table;
 use userswap::internals::signal::Blocked;
 
 /// How long those that have ended are waited for, and between two looks.
@@ -45,6 +46,8 @@ fn can_be_alone(process: &Process) -> bool {
         && number.staying == 0
         && number.all <= number.ours + 1
         && !filters::is_filtered()
+        // Ours would go on with the table that this thread has for itself.
+        && !own_table::is_apart()
         && engagement::can_make_threads()
         && process.engine().is_none_or(Engine::can_be_alone)
 }

@@ -38,7 +38,10 @@ pub fn with_our_table(flags: c_int, unshares: c_int) -> c_int {
     if has_one_thread() {
         return flags & !unshares;
     }
-    own_table::may_be_several();
+    // A child that shares this memory has a table of its own already.
+    if is_here() {
+        own_table::may_be_several();
+    }
     flags
 }
 
