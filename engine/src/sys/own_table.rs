@@ -148,6 +148,18 @@ mod tests {
         Some(std::fs::metadata(format!("/proc/thread-self/fd/{number}")).ok()?.ino())
     }
 
+    /// Has the number mean a file in the calling thread's table, or nothing.
+    fn put(path: Option<&str>, number: RawFd) {
+        let Some(path) = path else {
+            // SAFETY: this thread's table is its own.
+            assert_eq!(unsafe { libc::close(number) }, 0);
+            return;
+        };
+        let file = File::open(path).unwrap();
+        // SAFETY: this thread's table is its own.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+    }
+
     #[test]
     fn a_thread_with_a_table_of_its_own_borrows_what_came_later() {
         let ours = thread_id();
@@ -165,14 +177,7 @@ mod tests {
                 asked.recv().unwrap();
                 // What is at the number here is another file now than there; then nothing.
                 for at_it in [Some("/etc/group"), None] {
-                    match at_it.map(|path| File::open(path).unwrap()) {
-                        // SAFETY: replaces what this thread's table has there, which nothing else uses.
-                        Some(own) => {
-                            assert_eq!(unsafe { libc::dup2(own.as_raw_fd(), number) }, number)
-                        }
-                        // SAFETY: as above.
-                        None => assert_eq!(unsafe { libc::close(number) }, 0),
-                    }
+                    put(at_it, number);
                     let own = inode_of(number);
                     assert_eq!(own.is_some(), at_it.is_some());
                     assert_eq!(compare(ours, KCMP_FILE, number), Compared::Another);
