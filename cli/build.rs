@@ -3,7 +3,7 @@
 //! Cargo cannot make a package's cdylib an input of another package, so a second cargo builds it in
 //! a target directory of its own (`<target>/preload`, shared by debug and release builds of the
 //! command; always optimised, because every page fault goes through it). Who has built that library already names it in
-//! `USERSWAP_PRELOAD_LIBRARY`, and it is taken as it is: check.sh takes that of the tests' profile, which has its
+//! `LIBUSERSWAP_PRELOAD`, and it is taken as it is: check.sh takes that of the tests' profile, which has its
 //! assertions.
 
 use std::env;
@@ -15,7 +15,7 @@ use std::process::Command;
 const LIBRARY: &str = "libuserswap_preload.so";
 
 /// The variable that names such a file which is there already.
-const READY: &str = "USERSWAP_PRELOAD_LIBRARY";
+const READY: &str = "LIBUSERSWAP_PRELOAD";
 
 /// What the shared object is made of, relative to the workspace.
 const INPUTS: [&str; 11] = [
