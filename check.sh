@@ -217,13 +217,6 @@ check_machine() {
     done < <(probe_kernel || echo 'fail cannot ask the kernel for userfaultfd: is python3 whole?')
 }
 
-# What comes from the network, while all is built: a store of objects, and the environment of the Python package.
-prepare() {
-    tests/s3-server --prepare >/dev/null 2>&1 &
-    store=$!
-    python/test --prepare >/dev/null 2>&1 &
-}
-
 # Prints "fail …" for what must exist, "note …" for what may be absent, else what there is.
 probe_kernel() {
     python3 - <<'PYTHON'
@@ -264,6 +257,13 @@ else:
 ring = libc.syscall(IO_URING_SETUP, 1, ctypes.create_string_buffer(256))
 print("io_uring" if ring >= 0 else "note io_uring: it is forbidden here, threads stand in for it")
 PYTHON
+}
+
+# What comes from the network, while all is built: a store of objects, and the environment of the Python package.
+prepare() {
+    tests/s3-server --prepare &
+    store=$!
+    python/test --prepare >/dev/null &
 }
 
 # In this workspace, which has no package at its top, the same as the README's plain `cargo test`, with buckets in addition.

@@ -39,7 +39,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed={READY}");
     let library = match env::var_os(READY) {
         Some(library) => ready(PathBuf::from(library)),
-        None => built(workspace, &out),
+        None => build(workspace, &target_directory(&out).join("preload")),
     };
     let bytes = fs::read(&library)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", library.display()));
@@ -57,15 +57,11 @@ fn ready(library: PathBuf) -> PathBuf {
     library
 }
 
-fn built(workspace: &Path, out: &Path) -> PathBuf {
+fn build(workspace: &Path, target_directory: &Path) -> PathBuf {
     // Relative to this package: a target directory may have seen a clone of the workspace elsewhere.
     for input in INPUTS.iter().filter(|input| workspace.join(input).exists()) {
         println!("cargo::rerun-if-changed=../{input}");
     }
-    build(workspace, &target_directory(out).join("preload"))
-}
-
-fn build(workspace: &Path, target_directory: &Path) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.current_dir(workspace);
     cargo.args(["build", "--release", "--package", "userswap-preload", "--target-dir"]);

@@ -95,6 +95,12 @@ pub fn as_nobody(directory: &Path, ram: &str, fault: &str) -> Command {
     command
 }
 
+/// Whether root is looked at beside a user without rights. By signal nobody is served what system calls fault on, so that root
+/// differs from others by its rights alone, which other tests are about: that is for the long form.
+pub fn is_for_root(fault: &str) -> bool {
+    fault == "thread" || is_long()
+}
+
 /// Runs to the end and demands success; returns what was printed.
 pub fn succeed(command: &mut Command) -> String {
     let output: Output = command.output().expect("the command starts");

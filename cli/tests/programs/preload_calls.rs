@@ -1,7 +1,9 @@
 //! System calls, locks and stacks in memory that is swapped out, where the kernel cannot bring it back by itself.
 
 use crate::preload_support::served::{Served, printed, runtime};
-use crate::preload_support::{as_nobody, compile, compile_fixed, directory, is_long, run, succeed};
+use crate::preload_support::{
+    as_nobody, compile, compile_fixed, directory, is_for_root, run, succeed,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -14,15 +16,12 @@ fn everywhere(ram: &str, name: &str, arguments: impl Fn(&Path) -> Vec<std::path:
         let printed = succeed(managed.arg(&program).args(&arguments));
         assert_eq!(printed, "exact\n", "{name} as {which}");
     };
-    is_exact(&mut run(ram, "thread"), "root, thread");
     for fault in ["thread", "signal"] {
+        if is_for_root(fault) {
+            is_exact(&mut run(ram, fault), &format!("root, {fault}"));
+        }
         let mut managed = as_nobody(directory.path(), ram, fault);
         is_exact(&mut managed, &format!("nobody, {fault}"));
-    }
-    // By signal nobody is served what system calls fault on, so that root differs from others by its rights alone, which other
-    // tests are about.
-    if is_long() {
-        is_exact(&mut run(ram, "signal"), "root, signal");
     }
 }
 

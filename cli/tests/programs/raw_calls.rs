@@ -1,7 +1,7 @@
 //! System calls in a program's own code, past every function of the C library.
 
 use crate::preload_support::{
-    as_nobody, compile, compile_with, directory, is_long, run, succeed, with,
+    as_nobody, compile, compile_with, directory, is_for_root, run, succeed, with,
     with_an_allocator_in_it,
 };
 use std::fs::Permissions;
@@ -17,8 +17,7 @@ struct Setup {
     directory: PathBuf,
 }
 
-/// As root and as a user without rights, with each delivery of faults. By signal nobody is served what system calls fault on, so
-/// that root differs from others by its rights alone, which other tests are about: that is for the long form.
+/// As root and as a user without rights, with each delivery of faults.
 fn setups(directory: &Path) -> Vec<Setup> {
     let everybody = Permissions::from_mode(0o777);
     let setup = |user: &str, fault: &str, managed: Command| {
@@ -29,8 +28,7 @@ fn setups(directory: &Path) -> Vec<Setup> {
     };
     let by = |fault| {
         let nobody = as_nobody(directory, "16M", fault);
-        let root =
-            (fault == "thread" || is_long()).then(|| setup("root", fault, run("16M", fault)));
+        let root = is_for_root(fault).then(|| setup("root", fault, run("16M", fault)));
         root.into_iter().chain([setup("nobody", fault, nobody)])
     };
     ["thread", "signal"].into_iter().flat_map(by).collect()
