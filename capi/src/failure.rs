@@ -132,7 +132,8 @@ impl From<Error> for Failure {
             | Error::ControlDirectory(_)
             | Error::ControlSocket { .. }
             | Error::Thread(_)
-            | Error::ForkCopy(_) => US_SYSTEM,
+            | Error::ForkCopy(_)
+            | Error::ForkNumber(_) => US_SYSTEM,
         };
         Self::new(code, error.to_string())
     }

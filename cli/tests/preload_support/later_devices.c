@@ -1,5 +1,6 @@
 // A thread with a descriptor table of its own has a file of its own at every number that the engine's later descriptors have:
-// it is read and written as all others are, and keeps its file. Argument: the file. Told by lines.
+// it is read and written as all others are, and keeps its file. A child that it forks does not begin where such a number is
+// something else in it, and has all pages where it is nothing. Argument: the file. Told by lines.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -7,10 +8,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "must.h"
 
-enum { BYTES = 40 << 20, PAGE = 4096, NUMBERS = 1300, FILE_PAGES = BYTES / PAGE };
+enum { BYTES = 40 << 20, PAGE = 4096, NUMBERS = 1300, HIGH = 900, FILE_PAGES = BYTES / PAGE };
 static char *memory;
 static int file;
 
@@ -20,6 +22,9 @@ static void fill_file(const char *path) {
     MUST(file >= 0);
     memset(text, 'a', PAGE);
     for (long page = 0; page < FILE_PAGES; page++) MUST(write(file, text, PAGE) == PAGE);
+}
+
+static void take_numbers(void) {
     for (int number = 3; number < NUMBERS; number++)
         if (fcntl(number, F_GETFD) < 0) MUST(dup2(file, number) == number);
 }
@@ -33,16 +38,64 @@ static void look_at_file(void) {
         MUST(pread(file, text, PAGE, page * PAGE) == PAGE && !memcmp(text, right, PAGE));
 }
 
+static int is_of_file(int number) {
+    struct stat there, own;
+    MUST(!fstat(file, &own));
+    return !fstat(number, &there) && there.st_ino == own.st_ino;
+}
+
+static void free_numbers(void) {
+    for (int number = HIGH; number < NUMBERS; number++)
+        if (number != file && is_of_file(number)) MUST(!close(number));
+}
+
+static void look_and_write(long round) {
+    for (int times = 0; times < 3; times++)
+        for (long at = 0; at < BYTES; at += PAGE) MUST(((long *)(memory + at))[0] == 7 && ((long *)(memory + at))[1]++ == round + times);
+    look_at_file();
+}
+
+static int count_open(void) {
+    int count = 0;
+    for (int number = 0; number < NUMBERS; number++) count += fcntl(number, F_GETFD) >= 0;
+    return count;
+}
+
+static int is_right_in_child(long round) {
+    int status, before = count_open();
+    pid_t child = fork();
+    MUST(child >= 0);
+    if (!child) {
+        look_and_write(round);
+        _exit(0);
+    }
+    MUST(waitpid(child, &status, 0) == child);
+    look_at_file();
+    // What the fork needs is there for it alone.
+    MUST(count_open() == before);
+    // It ends by itself where it is not served.
+    MUST(WIFEXITED(status));
+    return !WEXITSTATUS(status);
+}
+
 static void *apart(void *path) {
     char line[16];
+    long round = 0;
     MUST(unshare(CLONE_FILES) == 0);
     fill_file(path);
+    take_numbers();
     puts("filled");
-    for (long round = 0; fgets(line, sizeof line, stdin) && strcmp(line, "end\n");) {
-        for (int times = 0; times < 3; times++, round++)
-            for (long at = 0; at < BYTES; at += PAGE) MUST(((long *)(memory + at))[0] == 7 && ((long *)(memory + at))[1]++ == round);
-        look_at_file();
-        puts("right");
+    while (fgets(line, sizeof line, stdin) && strcmp(line, "end\n")) {
+        if (!strcmp(line, "free\n")) {
+            free_numbers();
+            puts("free");
+        } else if (!strcmp(line, "child\n")) {
+            puts(is_right_in_child(round) ? "right" : "refused");
+        } else {
+            look_and_write(round);
+            round += 3;
+            puts("right");
+        }
     }
     return 0;
 }

@@ -254,15 +254,23 @@ fn a_thread_with_descriptors_of_its_own_reaches_devices_that_come_later_and_keep
         let options = ["--ram", "16M", "--fault", fault, "--swap", &swap];
         let mut served = Served::start(&runtime, &options, &command);
         assert_eq!(served.hear(), "filled", "{fault}");
-        assert_eq!(served.ask("go"), "right", "{fault}");
         let pid = served.pid();
+        let mut says = |word, answer| assert_eq!(served.ask(word), answer, "{fault}, {word}");
+        says("look", "right");
+        says("child", "right");
         printed(&runtime, &["swapon", &pid, &format!("{second}:128M")]);
+        says("look", "right");
+        // Each number has its file.
+        says("child", "refused");
+        says("free", "free");
+        says("child", "right");
         printed(&runtime, &["swapoff", &pid, &first]);
         // At the number of the first, which that thread has still.
         printed(&runtime, &["swapon", &pid, &format!("{first}:128M")]);
-        for round in 0..2 {
-            assert_eq!(served.ask("go"), "right", "{fault}, {round}");
+        for _ in 0..2 {
+            says("look", "right");
         }
+        says("child", "refused");
         assert_eq!(served.ask("end"), "exact", "{fault}");
         assert!(served.child.wait().unwrap().success(), "{fault}");
     }

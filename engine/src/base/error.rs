@@ -3,6 +3,7 @@ use crate::base::memory_limit;
 use crate::base::open_error::{OpenError, more_descriptors};
 use crate::base::size::ByteSize;
 use std::io;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use userswap_policy::devices::SwaponError;
 
@@ -61,6 +62,12 @@ pub enum Error {
         remedy = memory_limit::remedy(.0).unwrap_or_else(|| "give the swap directory more room".to_owned())
     )]
     ForkCopy(#[source] io::Error),
+    /// A child would take another file for the engine's: the program's, or one that the engine has let go of.
+    #[error(
+        "a thread with a table of descriptors of its own (unshare with CLONE_FILES) forks, and has another file at number {0} than \
+         the engine: keep the program's to numbers below 900, and swap no device off that it began with"
+    )]
+    ForkNumber(RawFd),
     /// A budget too small to work with.
     #[error(
         "a budget of {} is too small: use at least {}", ByteSize(*.0), ByteSize(crate::base::limits::RAM_MIN_BYTES)

@@ -17,6 +17,7 @@ use crate::sys::fd;
 use crate::sys::file_limit;
 use crate::sys::mapping::Mapping;
 use crate::sys::own_fd::Own;
+use crate::sys::own_table::{Brought, NotBrought};
 use crate::sys::request::{self, Direction, Pieces};
 use std::fs::File;
 use std::io;
@@ -48,14 +49,20 @@ pub struct Estate {
     pub copied: u64,
     /// The process that forks, for the names of its devices.
     parent: u32,
+    /// The parent's descriptors, where the thread that forks has a table of its own.
+    brought: Brought,
 }
 
 impl Devices {
     /// Before fork, with the gate closed and the buffers drained: lends or copies what is in use.
     ///
     /// # Errors
-    /// No room for a copy, or reading or writing failed.
+    /// No room for a copy, or reading or writing failed, or a number of ours is the program's in the table of this thread.
     pub fn hand_over(&self) -> Result<Estate, Error> {
+        let brought = Brought::all().map_err(|why| match why {
+            NotBrought::Taken(number) => Error::ForkNumber(number),
+            NotBrought::Refused(error) => Error::Tables(error),
+        })?;
         let mut copied = 0;
         let mut banks = self.banks();
         let hand_over = |device: &Device| {
@@ -88,7 +95,7 @@ impl Devices {
             device.copy_file().map(Handed::Copy)
         };
         let devices = self.list().map(hand_over).collect::<Result<_, _>>()?;
-        Ok(Estate { devices, copied, parent: std::process::id() })
+        Ok(Estate { devices, copied, parent: std::process::id(), brought })
     }
 
     /// In the child: goes on with what was handed over.
@@ -97,6 +104,7 @@ impl Devices {
     /// An empty device cannot be made, or what dup3 says.
     pub fn take_over(&self, estate: Estate) -> Result<(), Error> {
         self.lock_key();
+        estate.brought.keep();
         let devices: Vec<&Device> = self.list().collect();
         let (mut own, mut unused) = (Vec::new(), Vec::new());
         for (device, handed) in devices.into_iter().zip(estate.devices) {

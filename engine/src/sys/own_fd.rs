@@ -1,4 +1,5 @@
 //! Descriptors of ours: at high numbers, and known, so that `run` keeps the program from closing them.
+use super::clock::thread_id;
 use super::own_table;
 use std::fmt;
 use std::io;
@@ -50,13 +51,18 @@ pub(super) fn forget(number: RawFd) {
 }
 
 /// What has a descriptor of ours, for as long as it has it.
-pub struct Own<T: AsRawFd>(ManuallyDrop<T>);
+pub struct Own<T: AsRawFd> {
+    it: ManuallyDrop<T>,
+    /// The thread that opened it in a table of its own.
+    apart: Option<i32>,
+}
 
 impl<T: AsRawFd> Own<T> {
     /// At the number that it has.
     pub fn new(it: T) -> Self {
         note(it.as_raw_fd());
-        Self(ManuallyDrop::new(it))
+        let apart = own_table::is_apart().then(thread_id);
+        Self { it: ManuallyDrop::new(it), apart }
     }
 }
 
@@ -68,60 +74,74 @@ impl<T: AsRawFd + From<OwnedFd> + Into<OwnedFd>> Own<T> {
     }
 }
 
-/// The same at a high number.
+/// The same at a high number, which is none of ours in another table of descriptors either (`own_table`).
 pub(super) fn raised_copy(fd: &impl AsRawFd) -> Option<OwnedFd> {
-    // SAFETY: duplicates a descriptor that we own.
-    let high = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
-    // SAFETY: the descriptor is new and ours.
-    (high >= 0).then(|| unsafe { OwnedFd::from_raw_fd(high) })
+    let mut lowest = HIGH;
+    loop {
+        // SAFETY: duplicates a descriptor that we own.
+        let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
+        if number < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor is new and ours.
+        let high = unsafe { OwnedFd::from_raw_fd(number) };
+        if !is_own(number) {
+            return Some(high);
+        }
+        lowest = number + 1;
+    }
 }
 
 impl<T: AsRawFd> Deref for Own<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        &self.it
     }
 }
 
 impl<T: AsRawFd> DerefMut for Own<T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        &mut self.it
     }
 }
 
 impl<T: AsRawFd + io::Write> io::Write for Own<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.it.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.it.flush()
     }
 }
 
 impl<T: AsRawFd> AsRawFd for Own<T> {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.it.as_raw_fd()
     }
 }
 
 impl<T: AsRawFd + fmt::Debug> fmt::Debug for Own<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.it.fmt(f)
     }
 }
 
 impl<T: AsRawFd> Drop for Own<T> {
     fn drop(&mut self) {
-        // Another file of the program's is at this number, and ours stays open where it is.
-        if own_table::is_elsewhere(self.0.as_raw_fd()) {
+        // Where another file may be at this number, ours stays open where it is.
+        let is_elsewhere = match self.apart {
+            Some(thread) => thread != thread_id(),
+            None => own_table::is_elsewhere(self.it.as_raw_fd()),
+        };
+        if is_elsewhere {
             return;
         }
         // First: the number may be the program's as soon as it is closed.
-        forget(self.0.as_raw_fd());
+        forget(self.it.as_raw_fd());
         // SAFETY: it is not used again.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
+        unsafe { ManuallyDrop::drop(&mut self.it) };
     }
 }
 
@@ -154,6 +174,19 @@ mod tests {
         assert!(is_own(number));
         drop(own);
         assert!(!is_own(number));
+    }
+
+    #[test]
+    fn a_number_of_ours_in_another_table_is_not_taken_in_this_one() {
+        let low = File::open("/dev/null").unwrap();
+        let next = || raised_copy(&low).unwrap();
+        let free = next().as_raw_fd();
+        // Elsewhere, as far as this table tells: tests beside this one take others.
+        note(free);
+        let taken = next();
+        forget(free);
+        assert_ne!(taken.as_raw_fd(), free);
+        assert!(taken.as_raw_fd() >= HIGH);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! a device. So such a thread borrows what a thread of ours has at the number, for the moment of a request.
 use super::clock::thread_id;
 use super::filters;
+use super::own_fd;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -64,7 +65,10 @@ impl Here {
     pub fn of(number: RawFd) -> io::Result<Self> {
         match is_elsewhere(number) {
             false => Ok(Self::Same(number)),
-            true => borrow(OURS.load(Ordering::Acquire), number).map(Self::Borrowed),
+            true => match borrow(OURS.load(Ordering::Acquire), number) {
+                Ok(Some(lent)) => Ok(Self::Borrowed(lent)),
+                _ => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            },
         }
     }
 
@@ -82,9 +86,70 @@ pub fn is_elsewhere(number: RawFd) -> bool {
     differs(KCMP_FILE, number)
 }
 
+/// Whether a number means a descriptor of ours in the calling thread's table.
+pub fn is_ours_here(number: RawFd) -> bool {
+    own_fd::is_own(number) && !is_elsewhere(number)
+}
+
 /// Whether what the calling thread opens has no number in the table of ours.
 pub fn is_apart() -> bool {
     differs(KCMP_FILES, 0)
+}
+
+/// What the calling thread's table lacks of ours, there for as long as this is.
+#[derive(Debug, Default)]
+pub struct Brought(Vec<Borrowed>);
+
+/// Why a number cannot mean here what it means in the table of ours.
+#[derive(Debug)]
+pub enum NotBrought {
+    /// A file of the program's has this number here.
+    Taken(RawFd),
+    /// What the kernel says.
+    Refused(io::Error),
+}
+
+impl From<io::Error> for NotBrought {
+    fn from(error: io::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl Brought {
+    /// All of ours that came later, at their numbers: for a child, which begins with a copy of this table.
+    ///
+    /// # Errors
+    /// A number is the program's here, or a descriptor cannot be had.
+    pub fn all() -> Result<Self, NotBrought> {
+        let mut brought = Vec::new();
+        if is_apart() {
+            let numbers = own_fd::own_within(0..=u32::MAX).map(|number| number as RawFd);
+            for number in numbers.filter(|number| is_elsewhere(*number)) {
+                // A number that is noted and closed already, or this thread's own, is nothing there.
+                let Some(lent) = borrow(OURS.load(Ordering::Acquire), number)? else { continue };
+                brought.push(at_number(lent, number)?);
+            }
+        }
+        Ok(Self(brought))
+    }
+
+    /// In the child, whose they are.
+    pub fn keep(self) {
+        self.0.into_iter().for_each(std::mem::forget);
+    }
+}
+
+/// The same at a number that nothing else here has.
+fn at_number(lent: Borrowed, number: RawFd) -> Result<Borrowed, NotBrought> {
+    if lent.0 == number {
+        return Ok(lent);
+    }
+    // SAFETY: duplicates a descriptor, at the number or one above it.
+    let fd = unsafe { libc::syscall(libc::SYS_fcntl, lent.0, libc::F_DUPFD_CLOEXEC, number) };
+    match borrowed(fd)? {
+        there if there.0 == number => Ok(there),
+        _ => Err(NotBrought::Taken(number)),
+    }
 }
 
 /// A filter of the program's may end it at a call that it does not know.
@@ -119,18 +184,24 @@ fn compare(ours: i32, kind: i32, number: RawFd) -> Compared {
     }
 }
 
-fn borrow(ours: i32, number: RawFd) -> io::Result<Borrowed> {
-    let nothing = || io::Error::from_raw_os_error(libc::EAGAIN);
+/// None where that thread has nothing at the number.
+fn borrow(ours: i32, number: RawFd) -> io::Result<Option<Borrowed>> {
     // SAFETY: opens a descriptor.
     let thread = unsafe { libc::syscall(libc::SYS_pidfd_open, ours, PIDFD_THREAD) };
-    let thread = borrowed(thread).ok_or_else(nothing)?;
+    let thread = borrowed(thread)?;
     // SAFETY: duplicates a descriptor into this table.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, thread.0, number, 0) };
-    borrowed(fd).ok_or_else(nothing)
+    match borrowed(fd) {
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(None),
+        lent => lent.map(Some),
+    }
 }
 
-fn borrowed(result: libc::c_long) -> Option<Borrowed> {
-    (result >= 0).then_some(Borrowed(result as RawFd))
+fn borrowed(result: libc::c_long) -> io::Result<Borrowed> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        fd => Ok(Borrowed(fd as RawFd)),
+    }
 }
 
 #[cfg(test)]
@@ -176,17 +247,24 @@ mod tests {
                     let own = inode_of(number);
                     assert_eq!(own.is_some(), at_it.is_some());
                     assert_eq!(compare(ours, KCMP_FILE, number), Compared::Another);
-                    let lent = borrow(ours, number).unwrap();
+                    let lent = borrow(ours, number).unwrap().unwrap();
                     assert_ne!(lent.0, number);
-                    assert_eq!(
-                        inode_of(lent.0),
-                        Some(std::fs::metadata("/etc/passwd").unwrap().ino())
-                    );
+                    let right = Some(std::fs::metadata("/etc/passwd").unwrap().ino());
+                    assert_eq!(inode_of(lent.0), right);
                     let was = lent.0;
                     drop(lent);
                     assert_eq!((inode_of(was), inode_of(number)), (None, own));
+                    let lent = borrow(ours, number).unwrap().unwrap();
+                    let there = at_number(lent, number);
+                    match own {
+                        Some(_) => assert!(
+                            matches!(there, Err(NotBrought::Taken(taken)) if taken == number)
+                        ),
+                        None => assert_eq!(inode_of(there.unwrap().0), right),
+                    }
+                    assert_eq!(inode_of(number), own, "what was there, or nothing");
                 }
-                assert!(borrow(ours, 1 << 19).is_err(), "nobody has it");
+                assert!(borrow(ours, 1 << 19).unwrap().is_none(), "nobody has it");
             });
         });
         assert_eq!(inode_of(number), Some(early.metadata().unwrap().ino()));

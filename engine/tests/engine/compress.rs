@@ -13,7 +13,7 @@ fn compressing(way: Way, compress: &str, swap: &[&str]) -> Engine {
 #[test]
 fn compressed_memory_in_front_of_all_devices_takes_no_more_than_it_may() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = compressing(way, "8M", &["mem:128M"]);
         engine.core().devices.allowance.set_most(1200);
         let region = engine.map(40 * MIB).unwrap();
@@ -40,7 +40,7 @@ fn compressed_memory_in_front_of_all_devices_takes_no_more_than_it_may() {
 #[test]
 fn where_data_do_not_compress_their_memory_goes_back_and_comes_again_with_others() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         // What is behind has to be slower, or no memory is worth it.
         let engine = compressing(way, "auto", &["mem:256M,throttle=100"]);
         let room = || engine.core().devices.allowance.room().total;
@@ -80,7 +80,7 @@ fn set(engine: &Engine, value: &str) -> Result<String, String> {
 #[test]
 fn pages_move_to_and_fro_as_compressed_memory_is_set_while_threads_use_them() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = compressing(way, "auto", &["mem:128M,throttle=400"]);
         let region = engine.map(40 * MIB).unwrap();
         use_while(&engine, Pages::of(&region), 4000, || {
@@ -100,7 +100,7 @@ fn pages_move_to_and_fro_as_compressed_memory_is_set_while_threads_use_them() {
 #[test]
 fn clean_pages_come_to_compressed_memory_that_has_room_again() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = compressing(way, "64M", &["mem:128M"]);
         set(&engine, "0").unwrap();
         let region = engine.map(24 * MIB).unwrap();
@@ -129,7 +129,7 @@ fn clean_pages_come_to_compressed_memory_that_has_room_again() {
 #[test]
 fn a_smaller_budget_has_compressed_pages_move_on() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = build(builder_of(way, 48).compress("64M".parse().unwrap()));
         let region = engine.map(60 * MIB).unwrap();
         let pages = Pages::of(&region);

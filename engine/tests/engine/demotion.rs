@@ -221,7 +221,7 @@ fn both_sides_of_a_fork_have_every_page_while_others_move_on() {
 #[test]
 fn a_parked_program_keeps_nothing_compressed_that_another_device_has_room_for() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, SWAPS[0]);
         let region = engine.map(16 * MIB).unwrap();
         let pages = Pages::of(&region);
@@ -239,7 +239,7 @@ fn a_parked_program_keeps_nothing_compressed_that_another_device_has_room_for() 
 #[test]
 fn with_no_room_behind_pages_stay_where_they_are() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:128M,pri=9", "mem:4M"]);
         let (region, pages) = paged_out(&engine, 15 * MIB / PAGE, 4);
         for stamp in 5..8 {
@@ -257,7 +257,7 @@ fn with_no_room_behind_pages_stay_where_they_are() {
 #[test]
 fn what_the_next_device_refuses_stays_compressed() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, SWAPS[0]);
         refuse_writes(&engine, 1);
         let region = engine.map(16 * MIB).unwrap();
@@ -280,7 +280,7 @@ fn what_the_next_device_refuses_stays_compressed() {
 #[test]
 fn requests_of_the_next_device_that_fail_now_and_then_cost_no_page() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:128M,pri=9", "faulty:mem:128M,write=0.05,seed=5"]);
         let region = engine.map(40 * MIB).unwrap();
         use_while(&engine, Pages::of(&region), 3000, || {
@@ -348,7 +348,7 @@ fn pages_move_from_tier_to_tier() {
 #[test]
 fn pages_that_are_read_come_back_to_a_tier_that_has_room_again() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["mem:24M,tier=0", "mem:128M,tier=1"]);
         let (first, _) = paged_out(&engine, 5500, 1);
         let (region, pages) = paged_out(&engine, 6000, 2);
@@ -378,7 +378,7 @@ fn pages_that_are_read_come_back_to_a_tier_that_has_room_again() {
 fn what_two_tiers_have_no_room_for_is_on_a_server() {
     limit(60);
     let server = Redis::start(&[]);
-    for way in WAYS {
+    for way in ways() {
         let far = server.spec("a:64M,tier=2");
         let engine = engine_on(way, &["zram:8M,tier=0", "mem:16M,tier=1", &far]);
         let (region, pages) = paged_out(&engine, 48 * MIB / PAGE, 3);
@@ -446,7 +446,7 @@ fn tiers_that_devices_cannot_have_together_are_refused_by_name() {
 #[test]
 fn a_page_that_is_on_its_slot_again_with_other_content_stays_there() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:40K,pri=9", "mem:64M,latency=10000"]);
         engine.core().devices.set_mode(SlotMode::Shared);
         let region = engine.map(9 * PAGE).unwrap();

@@ -96,7 +96,7 @@ fn slots_of(engine: &Engine, pages: Pages) -> Vec<u32> {
 #[test]
 fn content_is_on_a_plain_device_and_not_on_an_encrypted_one() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         for io in [IoBackend::Uring, IoBackend::Threads] {
             let (plain, hidden) = (Swap::new(), Swap::new());
             for (swap, rest) in [(&plain, ":48M"), (&hidden, ":48M,encrypt")] {
@@ -159,7 +159,7 @@ fn a_server_can_read_the_pages_of_a_plain_device_and_not_of_an_encrypted_one() {
         return found"
     );
     with_each_kind(|server| {
-        for way in WAYS {
+        for way in ways() {
             for (encrypt, readable) in [("", "500"), (",encrypt", "0")] {
                 let engine = engine_on(way, &[&server.spec(&format!("a:64M{encrypt}"))]);
                 let region = engine.map(500 * PAGE).unwrap();
@@ -213,7 +213,7 @@ fn threads_that_read_and_write_see_their_own_pages_only() {
 #[test]
 fn a_page_that_was_tampered_with_is_lost_and_the_others_are_right() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let swap = Swap::new();
             let engine = engine_on(way, &[&swap.spec(":64M,encrypt")]);
             let (_region, pages) = paged_out(&engine, 4 * MIB / PAGE, 6);
@@ -233,7 +233,7 @@ fn a_page_that_was_tampered_with_is_lost_and_the_others_are_right() {
 #[test]
 fn what_was_on_a_slot_before_is_not_taken_for_what_is() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             // Room for one and a half times the pages: slots are used again.
             let swap = Swap::new();
             let engine = engine_on(way, &[&swap.spec(":6M,encrypt")]);
@@ -256,7 +256,7 @@ fn what_was_on_a_slot_before_is_not_taken_for_what_is() {
 #[test]
 fn a_swapoff_loses_what_was_tampered_with_and_moves_the_rest() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             for to in ["mem:64M", "mem:64M,encrypt"] {
                 let swap = Swap::new();
                 let engine = engine_on(way, &[&swap.spec(":64M,encrypt")]);
@@ -328,7 +328,7 @@ fn parent_and_children_read_what_was_swapped_before_and_write_what_nobody_can_re
 #[test]
 fn a_child_that_gets_a_copy_goes_on_with_it() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = engine_on(way, &["mem:160M,encrypt"]);
             let (_region, pages) = all_out(&engine, 24 * MIB / PAGE, 1);
             // As many rows as processes could have, held by this one.
@@ -376,7 +376,7 @@ fn every_page_is_right_or_lost_and_counted_whatever_fails() {
     alone(60, || {
         let seed = seed();
         let plan = "read=0.001,write=0.01,bad=0.0005,torn=0.001,flip=0.001,short=0.01";
-        for way in WAYS {
+        for way in ways() {
             for io in [IoBackend::Uring, IoBackend::Threads] {
                 let swap = format!("faulty:mem:96M,encrypt,{plan},seed={seed}");
                 let engine = build(with_swap(builder(way).io(io), &[&swap]));
@@ -395,7 +395,7 @@ fn every_page_is_right_or_lost_and_counted_whatever_fails() {
 #[test]
 fn a_program_that_is_parked_comes_back_from_an_encrypted_device() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["mem:64M,encrypt"]);
         let region = engine.map(12 * MIB).unwrap();
         let pages = Pages::of(&region);

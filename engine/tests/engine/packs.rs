@@ -89,7 +89,7 @@ fn pages_share_slots_and_come_back_one_by_one_and_together() {
 #[test]
 fn a_run_of_pages_reads_fewer_slots_than_it_has_pages() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, SWAPS[0]);
         let region = engine.map(3000 * PAGE).unwrap();
         let pages = Pages::of(&region);
@@ -153,7 +153,7 @@ fn a_slot_that_is_damaged_loses_the_pages_that_share_it_and_no_other() {
 #[test]
 fn reads_that_fail_now_and_then_cost_no_page() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(
             way,
             &["zram:128M,pri=9", "faulty:mem:128M,read=0.1,short=0.05,error=EINTR,seed=4"],
@@ -172,7 +172,7 @@ fn reads_that_fail_now_and_then_cost_no_page() {
 #[test]
 fn what_moved_on_from_a_device_that_is_gone_goes_on_with_the_next() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, SWAPS[0]);
         let (_region, pages) = parked(&engine, 1500, 2);
         for _ in 0..3 {
@@ -196,7 +196,7 @@ fn what_moved_on_from_a_device_that_is_gone_goes_on_with_the_next() {
 #[test]
 fn what_compresses_by_itself_gets_pages_as_they_were() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:64M,tier=0", "zram:64M,algo=zstd,tier=1"]);
         let region = engine.map(6 * MIB).unwrap();
         let pages = Pages::of(&region);

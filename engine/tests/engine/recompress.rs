@@ -20,7 +20,7 @@ fn many_are_smaller(engine: &Engine) {
 #[test]
 fn pages_that_were_compressed_once_more_come_back_as_they_were() {
     limit(280);
-    for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+    for (way, swap) in ways().zip(SWAPS.into_iter().cycle()) {
         let engine = engine_on(way, swap);
         let region = engine.map(16 * MIB).unwrap();
         let pages = Pages::of(&region);

@@ -8,7 +8,7 @@ use userswap::internals::{BORROWERS_MAX, Holding, remote};
 fn pages_come_back_as_they_were_and_nothing_stays() {
     limit(240);
     with_each_kind(|server| {
-        for way in WAYS {
+        for way in ways() {
             for encrypt in ["", ",encrypt"] {
                 let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
                 let (mut region, pages) = paged_out(&engine, 6000, 7);

@@ -53,7 +53,7 @@ pub fn used(engine: &Engine, device: usize) -> u32 {
 #[test]
 fn pages_of_every_kind_come_back_as_they_were() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         for swap in SWAPS {
             let engine = engine_on(way, &[swap]);
             let region = engine.map(16 * MIB).unwrap();
@@ -138,7 +138,7 @@ fn threads_that_read_and_write_see_their_own_pages_only() {
 #[test]
 fn memory_of_pages_that_went_here_and_there_comes_back_while_the_reclaimer_works() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:128M"]);
         let mut region = engine.map(14 * MIB).unwrap();
         let pages = Pages::of(&region);
@@ -176,7 +176,7 @@ fn memory_of_pages_that_went_here_and_there_comes_back_while_the_reclaimer_works
 #[test]
 fn what_compressed_memory_has_no_room_for_goes_to_the_next_device() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:128M,pri=1", "mem:128M"]);
         let (region, pages) = paged_out(&engine, 36 * MIB / PAGE, 7);
         let now = stored(&engine, "zram");
@@ -204,7 +204,7 @@ fn what_compressed_memory_has_no_room_for_goes_to_the_next_device() {
 #[test]
 fn without_another_device_the_budget_is_exceeded_and_no_page_lost() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:128M"]);
         let mut region = engine.map(24 * MIB).unwrap();
         let pages = Pages::of(&region);
@@ -262,7 +262,7 @@ fn a_budget_below_what_is_compressed_is_refused_where_it_cannot_move_on() {
 #[test]
 fn pins_beside_compressed_memory_leave_room_for_the_program() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let stops = builder(way).on_full(OnFull::Stop);
             let engine = build(with_swap(stops, &["zram:128M,pri=10", "mem:128M"]));
             let (region, pages) = paged_out(&engine, 36 * MIB / PAGE, 3);
@@ -298,7 +298,7 @@ fn pins_beside_compressed_memory_leave_room_for_the_program() {
 #[test]
 fn a_device_that_had_no_memory_is_asked_again_when_the_budget_has_grown() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let stops = builder(way).on_full(OnFull::Stop);
             let engine = build(with_swap(stops, &["zram:128M"]));
             let region = engine.map(14 * MIB).unwrap();
@@ -326,7 +326,7 @@ fn a_device_that_had_no_memory_is_asked_again_when_the_budget_has_grown() {
 #[test]
 fn a_swapoff_takes_every_page_along_and_gives_the_memory_back() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         for swap in SWAPS {
             let engine = engine_on(way, &[swap]);
             let region = engine.map(16 * MIB).unwrap();
@@ -394,7 +394,7 @@ fn a_child_has_every_page_while_both_sides_write() {
 #[test]
 fn a_parked_program_keeps_compressed_pages_only() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["zram:64M"]);
         let region = engine.map(16 * MIB).unwrap();
         let pages = Pages::of(&region);
@@ -415,7 +415,7 @@ fn a_parked_program_keeps_compressed_pages_only() {
 #[test]
 fn a_page_that_is_damaged_in_memory_is_lost_and_never_wrong() {
     alone(40, || {
-        for way in WAYS {
+        for way in ways() {
             for algorithm in ["lz4", "zstd"] {
                 let swap = format!("faulty:zram:64M,algo={algorithm},torn=1,seed=3");
                 let engine = engine_on(way, &[&swap]);

@@ -11,14 +11,15 @@ use crate::state::owner;
 use libc::{CLOSE_RANGE_UNSHARE, EBADF, c_int, c_uint};
 use std::path::Path;
 use userswap::internals::directories;
-use userswap::internals::own_fd::{is_own, own_within};
+use userswap::internals::own_fd::own_within;
+use userswap::internals::own_table::is_ours_here;
 
 /// Without /proc, which descriptors are open is asked for each number below this.
 const PROBED: c_int = 2048;
 
 /// Whether the program has an io_uring.
 pub fn has_ring() -> bool {
-    open_now().into_iter().any(|fd| !is_own(fd) && is_ring(fd))
+    open_now().into_iter().any(|fd| !is_ours_here(fd) && is_ring(fd))
 }
 
 fn is_ring(fd: c_int) -> bool {
@@ -78,7 +79,7 @@ entry!(
 );
 
 extern "C" fn serve_close(fd: c_int, caller: usize) -> c_int {
-    if is_own(fd) && !callers::is_ours(caller) {
+    if is_ours_here(fd) && !callers::is_ours(caller) {
         return refuse();
     }
     next::close(fd)
@@ -101,7 +102,7 @@ fn refuse() -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
-    if is_own(from) || is_own(to) { refuse() } else { next::dup2(from, to) }
+    if is_ours_here(from) || is_ours_here(to) { refuse() } else { next::dup2(from, to) }
 }
 
 entry!(
@@ -110,7 +111,7 @@ entry!(
 );
 
 extern "C" fn serve_dup3(from: c_int, to: c_int, flags: c_int, caller: usize) -> c_int {
-    if !callers::is_ours(caller) && (is_own(from) || is_own(to)) {
+    if !callers::is_ours(caller) && (is_ours_here(from) || is_ours_here(to)) {
         return refuse();
     }
     next::dup3(from, to, flags)
@@ -139,7 +140,7 @@ fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Result<(), Errno> 
         return close_part(first, last, flags);
     }
     let mut next = first;
-    for fd in own_within(first..=last) {
+    for fd in own_within(first..=last).filter(|fd| is_ours_here(*fd as c_int)) {
         if next < fd {
             close_part(next, fd - 1, flags)?;
         }

@@ -62,6 +62,17 @@ pub const WAYS: [Way; 4] = [
     (FaultMode::Signal, Transfer::Copy),
 ];
 
+/// Of them one by message and one by signal, one that moves and one that copies; all in the long form. For what lies behind
+/// the frames that pages reach by them.
+pub fn ways() -> impl Iterator<Item = Way> {
+    WAYS.into_iter().step_by(if is_long() { 1 } else { 3 })
+}
+
+/// All in the long form, else the first.
+pub fn first_of<const N: usize, T>(all: [T; N]) -> impl Iterator<Item = T> {
+    all.into_iter().take(if is_long() { N } else { 1 })
+}
+
 /// The smallest budget and a small arena.
 pub fn builder((fault, transfer): Way) -> Builder {
     Builder::new(16 << 20).fault(fault).transfer(transfer).arena_bytes(1 << 30)
