@@ -39,17 +39,17 @@ const GIVEN_UP_MAX: u32 = 256;
 /// What a page costs that comes back, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Prices {
-    /// Its part of a fault, where it comes from compressed memory.
-    pub compressed_fault_ns: u64,
-    /// The same where it comes from a device behind, with pages that lie beside it there.
-    pub behind_fault_ns: u64,
+    /// Its part of a fault.
+    pub fault_ns: u64,
     /// The device behind.
     pub behind_ns: u64,
 }
 
-/// What a page costs of so many faults for so many pages: the others were read ahead.
-pub fn fault_ns(faults: u64, pages: u64) -> u64 {
-    FAULT_NS * faults.min(pages) / pages.max(1)
+impl Prices {
+    /// With so many faults for so many pages: the others were read ahead.
+    pub fn new(behind_ns: u64, faults: u64, pages: u64) -> Self {
+        Self { fault_ns: FAULT_NS * faults.min(pages) / pages.max(1), behind_ns }
+    }
 }
 
 /// What a fault costs beside its device, in nanoseconds: its way into the engine, and a page that leaves for it. 11 µs by
@@ -249,14 +249,14 @@ impl Costs<'_> {
 
     /// In nanoseconds.
     fn of(&self, memory: u32) -> u64 {
-        let (away, prices) = (&self.seen.away, self.prices);
+        let (away, Prices { fault_ns, behind_ns }) = (&self.seen.away, self.prices);
         let in_ram = away.within(0, self.less(memory));
         let lost = away.within(0, self.more(memory)) * LOST.0 / LOST.1;
         let compressed = self.hits(memory).min(u64::from(self.seen.count) - in_ram);
         let behind = u64::from(self.seen.count) - in_ram - compressed;
         let demoted_ns = if memory == 0 { 0 } else { DEMOTED_NS };
-        (compressed + lost) * (prices.compressed_fault_ns + COMPRESSED_NS)
-            + behind * (prices.behind_fault_ns + prices.behind_ns + demoted_ns)
+        (compressed + lost) * (fault_ns + COMPRESSED_NS)
+            + behind * (fault_ns + behind_ns + demoted_ns)
     }
 
     /// What it costs, with less memory, if of the pages that move on for it some are needed again, each for itself.

@@ -6,7 +6,7 @@ use crate::device::record::Device;
 use crate::state::core::Core;
 use crate::sys::PAGE_BYTES;
 use std::sync::atomic::Ordering;
-use userswap_policy::compress::{Held, Prices, Refaults, Size, fault_ns};
+use userswap_policy::compress::{Held, Prices, Refaults, Size};
 
 /// What a page behind is taken to cost until some have come back from there, in nanoseconds, and at most.
 const BEHIND_NS: u64 = 100_000;
@@ -24,27 +24,8 @@ pub(super) struct Sizing {
     read: Read,
     /// What a page cost when enough were read.
     prices: Prices,
-    /// What had come from compressed memory by then, and from behind.
-    came: [Came; 2],
-}
-
-/// Faults that waited, and pages that were read.
-#[derive(Clone, Copy)]
-struct Came {
-    faults: u64,
-    pages: u64,
-}
-
-impl Came {
-    /// Forgets what was `before`, and has what a page cost of a fault since, where that is enough to tell.
-    fn price(self, before: &mut Self, fault: &mut u64) {
-        let faults = self.faults.saturating_sub(before.faults);
-        let pages = self.pages.saturating_sub(before.pages);
-        if pages >= TELLING {
-            *fault = fault_ns(faults, pages);
-            *before = self;
-        }
-    }
+    /// Faults that waited, and pages that were read, by then.
+    faults: [u64; 2],
 }
 
 /// What was read from devices that are not compressed. Writes cost no fault anything: they are large, and nobody waits.
@@ -52,25 +33,19 @@ impl Came {
 struct Read {
     busy_ns: u64,
     pages: u64,
-    requests: u64,
 }
 
 impl Sizing {
     pub(super) fn new(core: &Core) -> Self {
         let size = Size::new(core.devices.allowance.most_of_budget());
         let (read, moved) = (core.read_behind(), core.moved_compressed());
-        let alone = fault_ns(1, 1);
         Self {
             size,
             refaults: Box::default(),
             moved,
             read,
-            prices: Prices {
-                compressed_fault_ns: alone,
-                behind_fault_ns: alone,
-                behind_ns: BEHIND_NS,
-            },
-            came: core.came(read.requests),
+            prices: Prices::new(BEHIND_NS, 1, 1),
+            faults: core.read_by_faults(),
         }
     }
 }
@@ -140,9 +115,12 @@ impl Core {
             sizing.prices.behind_ns = (busy_ns / pages).min(BEHIND_NS_MAX);
             sizing.read = read;
         }
-        let [compressed, behind] = self.came(read.requests);
-        compressed.price(&mut sizing.came[0], &mut sizing.prices.compressed_fault_ns);
-        behind.price(&mut sizing.came[1], &mut sizing.prices.behind_fault_ns);
+        let faults = self.read_by_faults();
+        let [faulted, pages] = [0, 1].map(|index| faults[index] - sizing.faults[index]);
+        if pages >= TELLING {
+            sizing.prices = Prices::new(sizing.prices.behind_ns, faulted, pages);
+            sizing.faults = faults;
+        }
         let held = self.held_compressed();
         sizing.size.decide(&sizing.refaults, held, most, sizing.prices);
         sizing.refaults.clear();
@@ -170,13 +148,9 @@ impl Core {
         counted.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
-    /// What has come from compressed memory, and from behind: a fault makes one request there.
-    fn came(&self, requests: u64) -> [Came; 2] {
+    fn read_by_faults(&self) -> [u64; 2] {
         let counters = &self.counters;
-        let [faults, read, compressed] = [&counters.pgmajfault, &counters.pswpin, &counters.zswpin]
-            .map(|counter| counter.load(Ordering::Relaxed));
-        let behind = Came { faults: requests.min(faults), pages: read.saturating_sub(compressed) };
-        [Came { faults: faults - behind.faults, pages: compressed }, behind]
+        [&counters.pgmajfault, &counters.pswpin].map(|counter| counter.load(Ordering::Relaxed))
     }
 
     fn read_behind(&self) -> Read {
@@ -184,8 +158,7 @@ impl Core {
         behind.fold(Read::default(), |sum, device| {
             let pages = device.traffic.reads.bytes.load(Ordering::Relaxed) / PAGE_BYTES as u64;
             let busy_ns = sum.busy_ns + device.traffic.reading.ns();
-            let requests = device.traffic.reads.requests.load(Ordering::Relaxed);
-            Read { busy_ns, pages: sum.pages + pages, requests: sum.requests + requests }
+            Read { busy_ns, pages: sum.pages + pages }
         })
     }
 }

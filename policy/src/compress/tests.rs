@@ -10,8 +10,7 @@ const DISK_NS: u64 = 90_000;
 
 /// Of pages of which none is read ahead.
 fn price(behind_ns: u64) -> Prices {
-    let alone = fault_ns(1, 1);
-    Prices { compressed_fault_ns: alone, behind_fault_ns: alone, behind_ns }
+    Prices::new(behind_ns, 1, 1)
 }
 
 /// Pages by when they were last there, oldest first.
