@@ -15,6 +15,8 @@
 enum { BYTES = 40 << 20, PAGE = 4096, NUMBERS = 1300, HIGH = 900, FILE_PAGES = BYTES / PAGE };
 static char *memory;
 static int file;
+// Of children that have begun.
+static int *begun;
 
 static void fill_file(const char *path) {
     char text[PAGE];
@@ -61,11 +63,13 @@ static int count_open(void) {
     return count;
 }
 
-static int is_right_in_child(long round) {
+static int begins_and_is_right_in_child(long round) {
     int status, before = count_open();
+    *begun = 0;
     pid_t child = fork();
     MUST(child >= 0);
     if (!child) {
+        *begun = 1;
         look_and_write(round);
         _exit(0);
     }
@@ -73,9 +77,9 @@ static int is_right_in_child(long round) {
     look_at_file();
     // What the fork needs is there for it alone.
     MUST(count_open() == before);
-    // It ends by itself where it is not served.
-    MUST(WIFEXITED(status));
-    return !WEXITSTATUS(status);
+    // One that is not served ends before it begins, by itself.
+    MUST(WIFEXITED(status) && !*begun == !!WEXITSTATUS(status));
+    return *begun;
 }
 
 static void *apart(void *path) {
@@ -90,7 +94,7 @@ static void *apart(void *path) {
             free_numbers();
             puts("free");
         } else if (!strcmp(line, "child\n")) {
-            puts(is_right_in_child(round) ? "right" : "refused");
+            puts(begins_and_is_right_in_child(round) ? "right" : "refused");
         } else {
             look_and_write(round);
             round += 3;
@@ -104,7 +108,8 @@ int main(int count, char **arguments) {
     MUST(count == 2);
     setvbuf(stdout, 0, _IOLBF, 0);
     memory = mmap(0, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    MUST(memory != MAP_FAILED);
+    begun = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    MUST(memory != MAP_FAILED && begun != MAP_FAILED);
     for (long at = 0; at < BYTES; at += PAGE) *(long *)(memory + at) = 7;
     pthread_t thread;
     MUST(!pthread_create(&thread, 0, apart, arguments[1]) && !pthread_join(thread, 0));

@@ -65,7 +65,7 @@ pub enum Error {
     /// A child would take another file for the engine's: the program's, or one that the engine has let go of.
     #[error(
         "a thread with a table of descriptors of its own (unshare with CLONE_FILES) forks, and has another file at number {0} than \
-         the engine: keep the program's to numbers below 900, and swap no device off that it began with"
+         the engine, whose are mostly those from 900 on: have it close that before it forks"
     )]
     ForkNumber(RawFd),
     /// A budget too small to work with.

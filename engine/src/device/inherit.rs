@@ -49,7 +49,7 @@ pub struct Estate {
     pub copied: u64,
     /// The process that forks, for the names of its devices.
     parent: u32,
-    /// The parent's descriptors, where the thread that forks has a table of its own.
+    /// The parent's devices that came later, where the thread that forks has a table of its own.
     brought: Brought,
 }
 
@@ -59,7 +59,10 @@ impl Devices {
     /// # Errors
     /// No room for a copy, or reading or writing failed, or a number of ours is the program's in the table of this thread.
     pub fn hand_over(&self) -> Result<Estate, Error> {
-        let brought = Brought::all().map_err(|why| match why {
+        let numbers = self.list().flat_map(|device| {
+            [Some(device.descriptor()), device.loans().map(|loans| loans.descriptor())]
+        });
+        let brought = Brought::of(numbers.flatten()).map_err(|why| match why {
             NotBrought::Taken(number) => Error::ForkNumber(number),
             NotBrought::Refused(error) => Error::Tables(error),
         })?;

@@ -18,6 +18,7 @@
 use crate::sys::shared::{ByteLocks, SharedWords};
 use crate::sys::sync::{AtomicU64, Lock, Ordering};
 use std::io;
+use std::os::fd::RawFd;
 
 /// Processes that can borrow a device at a time; a fork beyond copies the slots.
 pub const BORROWERS_MAX: u32 = 64;
@@ -84,6 +85,11 @@ impl Loans {
     /// This process's part.
     pub fn part(&self) -> Part {
         self.seat.lock().part
+    }
+
+    /// What it is locked by.
+    pub fn descriptor(&self) -> RawFd {
+        self.seat.lock().locks.descriptor()
     }
 
     /// Takes a row for a child that is about to be made, and sets its bits: pairs of word and mask.

@@ -57,8 +57,10 @@ impl Core {
     fn hand_over_devices(&self) -> Result<Estate, Error> {
         // What waits in buffers is no page's.
         self.devices.drain();
-        // Unless another thread is looking at devices outside the gate.
-        if let Ok(_changing) = self.change_devices() {
+        // Unless another thread is looking at devices outside the gate, or they are not this thread's to close.
+        if !own_table::is_apart()
+            && let Ok(_changing) = self.change_devices()
+        {
             self.devices.let_go_of_empty()?;
         }
         let estate = self.devices.hand_over()?;

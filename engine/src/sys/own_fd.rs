@@ -1,6 +1,5 @@
 //! Descriptors of ours: at high numbers, and known, so that `run` keeps the program from closing them.
-use super::clock::thread_id;
-use super::own_table;
+use super::own_table::{self, Apart};
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -39,10 +38,11 @@ pub fn own_within(range: RangeInclusive<u32>) -> impl Iterator<Item = u32> {
     bits.filter(move |number| range.contains(number))
 }
 
-fn note(number: RawFd) {
-    let Some((word, bit)) = word_of(number) else { return };
-    OURS[word].fetch_or(bit, Ordering::Relaxed);
+/// Whether it was not known yet.
+fn note(number: RawFd) -> bool {
+    let Some((word, bit)) = word_of(number) else { return true };
     USED.fetch_max(word + 1, Ordering::Relaxed);
+    OURS[word].fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
 pub(super) fn forget(number: RawFd) {
@@ -53,16 +53,15 @@ pub(super) fn forget(number: RawFd) {
 /// What has a descriptor of ours, for as long as it has it.
 pub struct Own<T: AsRawFd> {
     it: ManuallyDrop<T>,
-    /// The thread that opened it in a table of its own.
-    apart: Option<i32>,
+    /// Where it was opened, if that is not the table of ours.
+    apart: Option<Apart>,
 }
 
 impl<T: AsRawFd> Own<T> {
     /// At the number that it has.
     pub fn new(it: T) -> Self {
         note(it.as_raw_fd());
-        let apart = own_table::is_apart().then(thread_id);
-        Self { it: ManuallyDrop::new(it), apart }
+        Self { it: ManuallyDrop::new(it), apart: Apart::now() }
     }
 }
 
@@ -74,9 +73,12 @@ impl<T: AsRawFd + From<OwnedFd> + Into<OwnedFd>> Own<T> {
     }
 }
 
-/// The same at a high number, which is none of ours in another table of descriptors either (`own_table`).
+/// The same at a high number, which is none of ours in another table of descriptors either (`own_table`), and is known.
 pub(super) fn raised_copy(fd: &impl AsRawFd) -> Option<OwnedFd> {
-    let mut lowest = HIGH;
+    copy_from(fd, HIGH)
+}
+
+fn copy_from(fd: &impl AsRawFd, mut lowest: RawFd) -> Option<OwnedFd> {
     loop {
         // SAFETY: duplicates a descriptor that we own.
         let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
@@ -85,7 +87,7 @@ pub(super) fn raised_copy(fd: &impl AsRawFd) -> Option<OwnedFd> {
         }
         // SAFETY: the descriptor is new and ours.
         let high = unsafe { OwnedFd::from_raw_fd(number) };
-        if !is_own(number) {
+        if note(number) {
             return Some(high);
         }
         lowest = number + 1;
@@ -131,15 +133,16 @@ impl<T: AsRawFd + fmt::Debug> fmt::Debug for Own<T> {
 impl<T: AsRawFd> Drop for Own<T> {
     fn drop(&mut self) {
         // Where another file may be at this number, ours stays open where it is.
-        let is_elsewhere = match self.apart {
-            Some(thread) => thread != thread_id(),
-            None => own_table::is_elsewhere(self.it.as_raw_fd()),
+        let number = self.it.as_raw_fd();
+        let is_here = match self.apart {
+            Some(apart) => apart.has_here(number),
+            None => !own_table::is_elsewhere(number),
         };
-        if is_elsewhere {
+        if !is_here {
             return;
         }
         // First: the number may be the program's as soon as it is closed.
-        forget(self.it.as_raw_fd());
+        forget(number);
         // SAFETY: it is not used again.
         unsafe { ManuallyDrop::drop(&mut self.it) };
     }
@@ -178,15 +181,13 @@ mod tests {
 
     #[test]
     fn a_number_of_ours_in_another_table_is_not_taken_in_this_one() {
-        let low = File::open("/dev/null").unwrap();
-        let next = || raised_copy(&low).unwrap();
-        let free = next().as_raw_fd();
-        // Elsewhere, as far as this table tells: tests beside this one take others.
-        note(free);
-        let taken = next();
-        forget(free);
-        assert_ne!(taken.as_raw_fd(), free);
-        assert!(taken.as_raw_fd() >= HIGH);
+        // Above those that other tests are given meanwhile; elsewhere as far as this table tells.
+        let (low, taken) = (File::open("/dev/null").unwrap(), HIGH + 200);
+        assert!(note(taken));
+        let next = Own::new(copy_from(&low, taken).unwrap());
+        assert_eq!(next.as_raw_fd(), taken + 1);
+        assert!(is_own(taken) && is_own(taken + 1));
+        forget(taken);
     }
 
     #[test]

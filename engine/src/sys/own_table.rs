@@ -7,7 +7,7 @@ use super::filters;
 use super::own_fd;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 /// `enum kcmp_type`: two descriptors, and two tables of them.
 const KCMP_FILE: i32 = 0;
@@ -19,6 +19,8 @@ const PIDFD_THREAD: i32 = libc::O_EXCL;
 static ARE_SEVERAL: AtomicBool = AtomicBool::new(false);
 /// A thread of ours, which has the table that ours are in; 0 for none.
 static OURS: AtomicI32 = AtomicI32::new(0);
+/// How many forks lie between this process and the first.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// From now on a thread of the program may have a table of its own.
 pub fn may_be_several() {
@@ -29,6 +31,7 @@ pub fn may_be_several() {
 pub fn renew() {
     ARE_SEVERAL.store(false, Ordering::Release);
     OURS.store(0, Ordering::Release);
+    FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The calling thread is one of ours, and has their table.
@@ -96,6 +99,29 @@ pub fn is_apart() -> bool {
     differs(KCMP_FILES, 0)
 }
 
+/// A thread with a table of its own, which has opened something there.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart {
+    thread: i32,
+    forks: u32,
+}
+
+impl Apart {
+    /// The calling thread, where it is one.
+    pub fn now() -> Option<Self> {
+        let forks = FORKS.load(Ordering::Relaxed);
+        is_apart().then(|| Self { thread: thread_id(), forks })
+    }
+
+    /// Whether what it opened is at its number here; a child of that thread's has one table, in which all is.
+    pub fn has_here(self, number: RawFd) -> bool {
+        match self.forks == FORKS.load(Ordering::Relaxed) {
+            true => self.thread == thread_id(),
+            false => !is_elsewhere(number),
+        }
+    }
+}
+
 /// What the calling thread's table lacks of ours, there for as long as this is.
 #[derive(Debug, Default)]
 pub struct Brought(Vec<Borrowed>);
@@ -103,7 +129,7 @@ pub struct Brought(Vec<Borrowed>);
 /// Why a number cannot mean here what it means in the table of ours.
 #[derive(Debug)]
 pub enum NotBrought {
-    /// A file of the program's has this number here.
+    /// Another file has this number here.
     Taken(RawFd),
     /// What the kernel says.
     Refused(io::Error),
@@ -116,19 +142,16 @@ impl From<io::Error> for NotBrought {
 }
 
 impl Brought {
-    /// All of ours that came later, at their numbers: for a child, which begins with a copy of this table.
+    /// What of ours came later, at its numbers: for a child, which begins with a copy of this table.
     ///
     /// # Errors
-    /// A number is the program's here, or a descriptor cannot be had.
-    pub fn all() -> Result<Self, NotBrought> {
+    /// A number is another file's here, or a descriptor cannot be had.
+    pub fn of(numbers: impl Iterator<Item = RawFd>) -> Result<Self, NotBrought> {
         let mut brought = Vec::new();
-        if is_apart() {
-            let numbers = own_fd::own_within(0..=u32::MAX).map(|number| number as RawFd);
-            for number in numbers.filter(|number| is_elsewhere(*number)) {
-                // A number that is noted and closed already, or this thread's own, is nothing there.
-                let Some(lent) = borrow(OURS.load(Ordering::Acquire), number)? else { continue };
-                brought.push(at_number(lent, number)?);
-            }
+        for number in numbers.filter(|number| is_elsewhere(*number)) {
+            // One that is closed meanwhile is nothing there.
+            let Some(lent) = borrow(OURS.load(Ordering::Acquire), number)? else { continue };
+            brought.push(at_number(lent, number)?);
         }
         Ok(Self(brought))
     }
@@ -269,6 +292,16 @@ mod tests {
         });
         assert_eq!(inode_of(number), Some(early.metadata().unwrap().ino()));
         assert_eq!(compare(i32::MAX, KCMP_FILES, 0), Compared::Unknown, "there is no such thread");
+    }
+
+    #[test]
+    fn what_a_thread_opened_in_a_table_of_its_own_is_there_for_it_and_in_its_child() {
+        let forks = FORKS.load(Ordering::Relaxed);
+        let number = File::open("/etc/passwd").unwrap();
+        let has_here = |thread, forks| Apart { thread, forks }.has_here(number.as_raw_fd());
+        assert!(has_here(thread_id(), forks));
+        assert!(!has_here(thread_id() + 1, forks));
+        assert!(has_here(thread_id() + 1, forks.wrapping_sub(1)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::own_fd::Own;
 use super::own_table::Here;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,6 +74,11 @@ impl ByteLocks {
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)?;
         Ok(Self { file: Own::raised(file) })
+    }
+
+    /// Its number.
+    pub fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// Locks a byte, unless another description has it locked.

@@ -168,6 +168,10 @@ mod sys {
                 self.file.lock().unwrap().holders[byte as usize] = None;
             }
 
+            pub fn descriptor(&self) -> std::os::fd::RawFd {
+                unreachable!("a model's processes have no descriptors")
+            }
+
             pub fn become_another(&self, _other: &Self) -> io::Result<()> {
                 unreachable!("a model's processes have their own")
             }

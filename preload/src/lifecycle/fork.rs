@@ -85,7 +85,10 @@ unsafe extern "C" fn prepare() {
     held::set_forking(true);
     // What is caught is told on a signal stack, which may be managed, and nobody serves faults from here on.
     trap::pause();
-    let ticket = process.engine().map(|engine| engine.fork_prepare());
+    let ticket = process.engine().map(|engine| {
+        let _raised = descriptors::Raised::new();
+        engine.fork_prepare()
+    });
     if ticket.is_none() {
         process.member.iter().for_each(|member| member.hold());
     }
