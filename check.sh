@@ -335,7 +335,7 @@ check_python() {
     step 'python: lints, and the package in a fresh environment'
     local status=0 found=${CARGO_TARGET_DIR:-target}/python-found
     mkdir -p "${found%/*}"
-    # In the profile that pip builds, which is looked at for what it does here, and not for how fast: in a third of the time.
+    # In the profile that pip builds, so that what is made in C is made once; what it does is looked at here, not how fast: less is optimised.
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off
     PYO3_NO_PYTHON=1 cargo clippy --release --manifest-path python/Cargo.toml --all-targets \
         --target-dir "${CARGO_TARGET_DIR:-target}/python" -- -D warnings || fail 'clippy has something to say about python'

@@ -95,10 +95,15 @@ pub fn as_nobody(directory: &Path, ram: &str, fault: &str) -> Command {
     command
 }
 
+/// By message, and by signal too in the long form: for what is the same by each delivery.
+pub fn is_for(fault: &str) -> bool {
+    fault == "thread" || is_long()
+}
+
 /// Whether root is looked at beside a user without rights. By signal nobody is served what system calls fault on, so that root
 /// differs from others by its rights alone, which other tests are about: that is for the long form.
 pub fn is_for_root(fault: &str) -> bool {
-    fault == "thread" || is_long()
+    is_for(fault)
 }
 
 /// Runs to the end and demands success; returns what was printed.

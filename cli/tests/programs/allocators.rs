@@ -1,7 +1,7 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
 use crate::preload_support::{
-    compile, compile_with, directory, is_long, run, succeed, with, with_an_allocator_in_it,
+    compile, compile_with, directory, is_for, is_long, run, succeed, with, with_an_allocator_in_it,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +18,7 @@ fn run_for_a_while(ram: &str, fault: &str) -> Command {
 }
 
 fn gives_exact_results(program: &Path) {
-    // With much memory by each delivery in the long form.
-    let rams = |fault| if fault == "thread" || is_long() { &["1G", "16M"][..] } else { &["16M"] };
+    let rams = |fault| if is_for(fault) { &["1G", "16M"][..] } else { &["16M"] };
     std::thread::scope(|scope| {
         for fault in ["thread", "signal"] {
             for ram in rams(fault) {
@@ -125,10 +124,11 @@ fn relocated_data_of_libraries_is_mapped_from_a_file_and_stays_what_it_is() {
         ("stays", vec!["--encrypt"]),
     ];
     for fault in ["thread", "signal"] {
-        // Locked memory is the same by each delivery: by signal too in the long form.
-        let is_for_both =
-            |becomes: &str| fault == "thread" || is_long() || !becomes.contains("locked");
-        for (becomes, options) in cases.iter().filter(|(becomes, _)| is_for_both(becomes)) {
+        for (becomes, options) in &cases {
+            // Locked memory is the same by each delivery.
+            if becomes.contains("locked") && !is_for(fault) {
+                continue;
+            }
             let mut command = with(&run_for_a_while("40M", fault), options);
             let output = succeed(command.arg(&program).arg(becomes).args(&libraries));
             assert_eq!(output, "exact\n", "{fault}, {becomes}, {options:?}");

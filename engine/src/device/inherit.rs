@@ -21,6 +21,7 @@ use crate::sys::own_table::{Brought, NotBrought};
 use crate::sys::request::{self, Direction, Pieces};
 use std::fs::File;
 use std::io;
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,9 +61,10 @@ impl Devices {
     /// No room for a copy, or reading or writing failed, or a number of ours is the program's in the table of this thread.
     pub fn hand_over(&self) -> Result<Estate, Error> {
         let numbers = self.list().flat_map(|device| {
-            [Some(device.descriptor()), device.loans().map(|loans| loans.descriptor())]
+            let rows = device.loans().map(|loans| loans.descriptor());
+            iter::once(device.descriptor()).chain(rows)
         });
-        let brought = Brought::of(numbers.flatten()).map_err(|why| match why {
+        let brought = Brought::of(numbers).map_err(|why| match why {
             NotBrought::Taken(number) => Error::ForkNumber(number),
             NotBrought::Refused(error) => Error::Tables(error),
         })?;

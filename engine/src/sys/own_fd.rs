@@ -134,11 +134,7 @@ impl<T: AsRawFd> Drop for Own<T> {
     fn drop(&mut self) {
         // Where another file may be at this number, ours stays open where it is.
         let number = self.it.as_raw_fd();
-        let is_here = match self.apart {
-            Some(apart) => apart.has_here(number),
-            None => !own_table::is_elsewhere(number),
-        };
-        if !is_here {
+        if !own_table::is_here(number, self.apart) {
             return;
         }
         // First: the number may be the program's as soon as it is closed.

@@ -68,10 +68,10 @@ impl Here {
     pub fn of(number: RawFd) -> io::Result<Self> {
         match is_elsewhere(number) {
             false => Ok(Self::Same(number)),
-            true => match borrow(OURS.load(Ordering::Acquire), number) {
-                Ok(Some(lent)) => Ok(Self::Borrowed(lent)),
-                _ => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
-            },
+            true => {
+                let lent = borrow(OURS.load(Ordering::Acquire), number).ok().flatten();
+                lent.map(Self::Borrowed).ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
+            }
         }
     }
 
@@ -112,18 +112,19 @@ impl Apart {
         let forks = FORKS.load(Ordering::Relaxed);
         is_apart().then(|| Self { thread: thread_id(), forks })
     }
+}
 
-    /// Whether what it opened is at its number here; a child of that thread's has one table, in which all is.
-    pub fn has_here(self, number: RawFd) -> bool {
-        match self.forks == FORKS.load(Ordering::Relaxed) {
-            true => self.thread == thread_id(),
-            false => !is_elsewhere(number),
-        }
+/// Whether what was opened is at its number in the calling thread's table, by whom it was: None where that was in the table of
+/// ours. A child of a thread with its own has one table, in which all is.
+pub fn is_here(number: RawFd, opened_by: Option<Apart>) -> bool {
+    match opened_by {
+        Some(apart) if apart.forks == FORKS.load(Ordering::Relaxed) => apart.thread == thread_id(),
+        _ => !is_elsewhere(number),
     }
 }
 
 /// What the calling thread's table lacks of ours, there for as long as this is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Brought(Vec<Borrowed>);
 
 /// Why a number cannot mean here what it means in the table of ours.
@@ -148,6 +149,9 @@ impl Brought {
     /// A number is another file's here, or a descriptor cannot be had.
     pub fn of(numbers: impl Iterator<Item = RawFd>) -> Result<Self, NotBrought> {
         let mut brought = Vec::new();
+        if !is_apart() {
+            return Ok(Self(brought));
+        }
         for number in numbers.filter(|number| is_elsewhere(*number)) {
             // One that is closed meanwhile is nothing there.
             let Some(lent) = borrow(OURS.load(Ordering::Acquire), number)? else { continue };
@@ -298,10 +302,10 @@ mod tests {
     fn what_a_thread_opened_in_a_table_of_its_own_is_there_for_it_and_in_its_child() {
         let forks = FORKS.load(Ordering::Relaxed);
         let number = File::open("/etc/passwd").unwrap();
-        let has_here = |thread, forks| Apart { thread, forks }.has_here(number.as_raw_fd());
-        assert!(has_here(thread_id(), forks));
-        assert!(!has_here(thread_id() + 1, forks));
-        assert!(has_here(thread_id() + 1, forks.wrapping_sub(1)));
+        let is_here = |thread, forks| is_here(number.as_raw_fd(), Some(Apart { thread, forks }));
+        assert!(is_here(thread_id(), forks));
+        assert!(!is_here(thread_id() + 1, forks));
+        assert!(is_here(thread_id() + 1, forks.wrapping_sub(1)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Requests in flight on an io_uring.
-use super::own_fd::{Own, raised_copy};
+use super::own_fd::{self, Own, raised_copy};
 use super::request::{Direction, Pieces, Request};
 use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode, types};
@@ -33,8 +33,11 @@ impl Ring {
         let Some(high) = raised_copy(&ring) else {
             return Ok(Self { ring: Own::new(ring), is_watching: false });
         };
+        let number = high.into_raw_fd();
         // SAFETY: the same ring under another number, with its own parameters.
-        let raised = unsafe { IoUring::from_fd(high.into_raw_fd(), ring.params().clone()) }?;
+        let raised = unsafe { IoUring::from_fd(number, ring.params().clone()) };
+        // Closed again where it could not be mapped.
+        let raised = raised.inspect_err(|_| own_fd::forget(number))?;
         Ok(Self { ring: Own::new(raised), is_watching: false })
     }
 

@@ -21,6 +21,11 @@ fn refusal(specs: &[&str]) -> String {
     refusal
 }
 
+/// Ways of faults and pages, with what a SPEC says of encryption.
+fn plain_and_encrypted() -> impl Iterator<Item = (Way, &'static str)> {
+    ways().zip(["", ",encrypt"].into_iter().cycle())
+}
+
 /// Slots of the cold device that are in use.
 fn used(engine: &Engine) -> u64 {
     engine.core().devices.set_mode(engine.core().devices.mode());
@@ -32,9 +37,7 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
     alone(200, || {
         give_keys();
         let server = S3::start();
-        let all = WAYS.into_iter().zip(["", ",encrypt", ",encrypt", ""]);
-        // The server is slow: both ways of faults and of pages.
-        for (way, encrypt) in all.step_by(if is_long() { 1 } else { 3 }) {
+        for (way, encrypt) in plain_and_encrypted() {
             let cold = server.spec(&format!("a:128M{encrypt}"));
             let engine = engine_on(way, &[FRONT, &cold]);
             let (mut region, pages) = paged_out(&engine, 6000, 7);
@@ -69,7 +72,7 @@ fn a_store_can_read_the_pages_of_a_plain_device_and_not_of_an_encrypted_one() {
             assert!(answer.starts_with("HTTP/1.1 200"), "{name}");
             answer.matches(MARK).count()
         };
-        for (way, encrypt) in ways().zip(["", ",encrypt"].into_iter().cycle()) {
+        for (way, encrypt) in plain_and_encrypted() {
             let cold = server.spec(&format!("a:64M{encrypt}"));
             let engine = engine_on(way, &[FRONT, &cold]);
             let region = engine.map(6000 * PAGE).unwrap();
@@ -216,7 +219,7 @@ fn a_child_has_its_parents_pages_and_writes_its_own() {
     alone(100, || {
         give_keys();
         let server = S3::start();
-        for (way, encrypt) in ways().zip(["", ",encrypt"].into_iter().cycle()) {
+        for (way, encrypt) in plain_and_encrypted() {
             let engine = engine_on(way, &[FRONT, &server.spec(&format!("a:64M{encrypt}"))]);
             let (region, pages) = paged_out(&engine, 6000, 3);
             let child = fork(&engine, || {

@@ -18,6 +18,7 @@ use crate::state::own_threads;
 use crate::state::process::{self, GlibcHeap, Process};
 use libc::{c_char, c_int};
 use userswap::internals::lock::Lock;
+use userswap::internals::own_table;
 use userswap::internals::signal::Blocked;
 use userswap::internals::{PageIndex, PageRange};
 use userswap::{Engine, ForkTicket};
@@ -86,7 +87,8 @@ unsafe extern "C" fn prepare() {
     // What is caught is told on a signal stack, which may be managed, and nobody serves faults from here on.
     trap::pause();
     let ticket = process.engine().map(|engine| {
-        let _raised = descriptors::Raised::new();
+        // What is brought into a table of this thread's own has high numbers.
+        let _raised = own_table::is_apart().then(descriptors::Raised::new);
         engine.fork_prepare()
     });
     if ticket.is_none() {
