@@ -8,7 +8,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub fn install() -> Result<PathBuf, Failure> {
     };
     let will_do = |directory: &Path| check(&public(directory), directory::make_public);
     let path = public(&first_that(candidates, will_do)?).join(LIBRARY_NAME);
-    if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
+    if is_content(&path, LIBRARY).unwrap_or(false) {
         // So that no other build takes it for one that is not wanted any more; where that fails it is as old as it is.
         let _ = fs::File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         return Ok(path);
@@ -133,6 +133,24 @@ fn check(directory: &Path, make: fn(&Path) -> Result<(), String>) -> Result<(), 
     Ok(())
 }
 
+/// Whether a file has these bytes and no others. Part by part: memory for all of it would take longer than to compare it.
+fn is_content(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    const PART: usize = 64 << 10;
+    let mut file = fs::File::open(path)?;
+    if file.metadata()?.len() != bytes.len() as u64 {
+        return Ok(false);
+    }
+    let mut part = vec![0; PART];
+    for expected in bytes.chunks(PART) {
+        let found = &mut part[..expected.len()];
+        file.read_exact(found)?;
+        if found != expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Writes beside the final name and renames, so that no program ever loads half a library.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
@@ -198,6 +216,27 @@ mod tests {
         assert_eq!(there, [true, false, true, false, true]);
         remove_older(&new, Duration::ZERO);
         assert!(!wanted.exists());
+    }
+
+    #[test]
+    fn a_library_is_there_when_each_of_its_bytes_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lib.so");
+        let library: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+        let is_there = || is_content(&path, &library).unwrap_or(false);
+        assert!(!is_there(), "no file");
+        for wrong in [0, 65_536, library.len() - 1] {
+            let mut other = library.clone();
+            other[wrong] ^= 1;
+            fs::write(&path, other).unwrap();
+            assert!(!is_there(), "byte {wrong} differs");
+        }
+        for other in [&library[1..], &[&library[..], &[0]].concat()] {
+            fs::write(&path, other).unwrap();
+            assert!(!is_there(), "{} bytes", other.len());
+        }
+        fs::write(&path, &library).unwrap();
+        assert!(is_there());
     }
 
     #[test]

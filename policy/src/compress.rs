@@ -2,8 +2,8 @@
 //!
 //! Memory that compressed pages take is memory that the program has less. How long pages have been away when they come back
 //! (`workingset`) tells for every size at once where each of them would have been: in RAM, in compressed memory, or on a
-//! device behind. So the cost of each size is reckoned, by what a page costs there and there, and the size goes towards the
-//! one that costs least. Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as
+//! device behind. So the cost of each size is reckoned, by what a page costs there and there, with what it costs to
+//! compress pages and to move them on, whether they come back or not, and the size goes towards the one that costs least. Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as
 //! would be gained by as much more. What moves on may have to come back page by page, so for less it takes that the decisions
 //! so far would have saved as much. Data that do not compress, and programs that gain nothing, are given up on soon, and tried
 //! again ever more seldom.
@@ -50,13 +50,24 @@ impl Prices {
     pub fn new(behind_ns: u64, faults: u64, pages: u64) -> Self {
         Self { fault_ns: FAULT_NS * faults.min(pages) / pages.max(1), behind_ns }
     }
+
+    /// Beside so much work of so many CPUs in some time: what a device takes counts as far as a CPU is idle meanwhile, as others
+    /// go on while one waits.
+    pub fn beside(self, work_ns: u64, time_ns: u64, cpus: u32) -> Self {
+        let idle_ns = (time_ns * u64::from(cpus)).saturating_sub(work_ns).min(time_ns);
+        let behind_ns =
+            (u128::from(self.behind_ns) * u128::from(idle_ns) / u128::from(time_ns.max(1))) as u64;
+        Self { behind_ns, ..self }
+    }
 }
 
 /// What a fault costs beside its device, in nanoseconds: its way into the engine, and a page that leaves for it. 11 µs by
 /// signal and 33 by message (docs/tiers.md): something between.
 const FAULT_NS: u64 = 20_000;
-/// What a page costs beyond that which goes to compressed memory and comes back, in nanoseconds.
-const COMPRESSED_NS: u64 = 8_000;
+/// What a page costs beyond that which comes back from compressed memory, in nanoseconds.
+const LOADED_NS: u64 = 2_000;
+/// What a page costs that goes there, in nanoseconds.
+const STORED_NS: u64 = 6_000;
 /// What a page costs that goes on from there, in nanoseconds; threads do it that no fault waits for.
 const DEMOTED_NS: u64 = 6_000;
 
@@ -104,7 +115,7 @@ impl Refaults {
     }
 }
 
-/// What is compressed at a moment, and what else there is.
+/// What is compressed at a moment, what else there is, and what has gone there since the last decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// Pages.
@@ -115,6 +126,10 @@ pub struct Held {
     pub memory: u32,
     /// Pages of content that are not in RAM, wherever they are.
     pub swapped: u64,
+    /// Pages that were compressed since the last decision.
+    pub stored: u64,
+    /// Pages that have moved on since then.
+    pub demoted: u64,
 }
 
 impl Held {
@@ -254,16 +269,23 @@ impl Costs<'_> {
         let lost = away.within(0, self.more(memory)) * LOST.0 / LOST.1;
         let compressed = self.hits(memory).min(u64::from(self.seen.count) - in_ram);
         let behind = u64::from(self.seen.count) - in_ram - compressed;
-        let demoted_ns = if memory == 0 { 0 } else { DEMOTED_NS };
-        (compressed + lost) * (fault_ns + COMPRESSED_NS)
-            + behind * (fault_ns + behind_ns + demoted_ns)
+        let back_ns =
+            (compressed + lost) * (fault_ns + LOADED_NS) + behind * (fault_ns + behind_ns);
+        if memory == 0 {
+            return back_ns;
+        }
+        // For what stays in RAM nothing leaves; what is not found there any more has moved on.
+        let found = u64::from(self.seen.count - self.seen.behind);
+        let stored = (self.held.stored + lost).saturating_sub(in_ram);
+        let demoted = (self.held.demoted + found + lost).saturating_sub(compressed + in_ram);
+        back_ns + stored * STORED_NS + demoted * DEMOTED_NS
     }
 
     /// What it costs, with less memory, if of the pages that move on for it some are needed again, each for itself.
     fn of_moving(&self, memory: u32, dearest_ns: u64) -> u64 {
         let taken = u64::from(self.held.memory);
         let moved = u64::from(self.held.pages) * taken.saturating_sub(memory.into()) / taken.max(1);
-        moved * (dearest_ns.saturating_sub(COMPRESSED_NS) + DEMOTED_NS) / NEEDED_SHARE
+        moved * (dearest_ns.saturating_sub(STORED_NS + LOADED_NS) + DEMOTED_NS) / NEEDED_SHARE
     }
 
     /// Pages that RAM would have more with such a size: what is not taken yet it has already.

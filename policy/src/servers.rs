@@ -13,9 +13,15 @@ const FOUND_AT_ONCE: usize = 3;
 /// Looks in a row that found a message, each of another thread than the one before, with which another is woken.
 const FOUND_IN_A_ROW: u32 = 64;
 
-/// Servers on a machine with so many CPUs.
-pub fn servers(cpus: u32) -> u8 {
+/// Servers that there are on a machine with so many CPUs.
+pub fn servers_max(cpus: u32) -> u8 {
     cpus.clamp(1, u32::from(SERVERS_MAX)) as u8
+}
+
+/// How many of them may be awake at once unless it is set: on two CPUs one, which has a device told of several reads at once.
+/// A second one takes CPU from the program there, and waits for each read of its own (docs/decisions.md, 93).
+pub fn servers(cpus: u32) -> u8 {
+    if cpus <= 2 { 1 } else { servers_max(cpus) }
 }
 
 /// What the first server has found lately.
@@ -49,7 +55,8 @@ mod tests {
 
     #[test]
     fn there_is_a_server_on_every_machine_and_never_more_than_the_most() {
-        assert_eq!([0, 1, 2, 4, 5, 1024].map(servers), [1, 1, 2, 4, 4, 4]);
+        assert_eq!([0, 1, 2, 4, 5, 1024].map(servers_max), [1, 1, 2, 4, 4, 4]);
+        assert_eq!([0, 1, 2, 3, 4, 5, 1024].map(servers), [1, 1, 1, 3, 4, 4, 4]);
     }
 
     /// What looks say that find messages of these threads.

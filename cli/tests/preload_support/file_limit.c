@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 4, PART = 10 << 20, WORDS = PART / 8 };
+enum { THREADS = 4, PART = 7 << 20, WORDS = PART / 8 };
 
 static uint64_t *memory;
 

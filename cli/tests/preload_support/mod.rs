@@ -95,15 +95,31 @@ pub fn as_nobody(directory: &Path, ram: &str, fault: &str) -> Command {
     command
 }
 
-/// By message, and by signal too in the long form: for what is the same by each delivery.
-pub fn is_for(fault: &str) -> bool {
-    fault == "thread" || is_long()
+/// How faults are delivered: by message and by signal in the long form; else by one of them, which follows from the test's name,
+/// and for its next case by the other.
+pub fn deliveries(case: usize) -> impl Iterator<Item = &'static str> {
+    let chosen = turn(case, 2);
+    ["thread", "signal"]
+        .into_iter()
+        .enumerate()
+        .filter_map(move |(index, fault)| (is_long() || index == chosen).then_some(fault))
 }
 
-/// Whether root is looked at beside a user without rights. By signal nobody is served what system calls fault on, so that root
-/// differs from others by its rights alone, which other tests are about: that is for the long form.
-pub fn is_for_root(fault: &str) -> bool {
-    is_for(fault)
+/// Who runs a program: as root or without rights, where nobody is served what system calls fault on, with a delivery of faults.
+/// By signal root is not served that either. All in the long form, else two of them, by turns as well.
+pub fn users(case: usize) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let left_out = turn(case, 3);
+    let all = [("root", "thread"), ("nobody", "thread"), ("nobody", "signal"), ("root", "signal")];
+    all.into_iter().enumerate().filter_map(move |(index, run)| {
+        (is_long() || (index != left_out && index < 3)).then_some(run)
+    })
+}
+
+/// A number below this one that follows from the name of the test, and the next one for the next case.
+fn turn(case: usize, below: usize) -> usize {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    (test.bytes().map(usize::from).sum::<usize>() + case) % below
 }
 
 /// Runs to the end and demands success; returns what was printed.

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, BYTES = 32 << 20, NOBODY = 65534 };
+enum { PAGE = 4096, BYTES = 24 << 20, NOBODY = 65534 };
 static const char *empty_directory;
 static int is_late;
 

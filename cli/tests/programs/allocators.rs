@@ -1,7 +1,8 @@
 //! Programs that bring an allocator, fork in the middle of one, or end with a thread that is not the first.
 
 use crate::preload_support::{
-    compile, compile_with, directory, is_for, is_long, run, succeed, with, with_an_allocator_in_it,
+    compile, compile_with, deliveries, directory, is_long, run, succeed, with,
+    with_an_allocator_in_it,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,10 +19,9 @@ fn run_for_a_while(ram: &str, fault: &str) -> Command {
 }
 
 fn gives_exact_results(program: &Path) {
-    let rams = |fault| if is_for(fault) { &["1G", "16M"][..] } else { &["16M"] };
     std::thread::scope(|scope| {
-        for fault in ["thread", "signal"] {
-            for ram in rams(fault) {
+        for (case, ram) in ["1G", "16M"].into_iter().enumerate() {
+            for fault in deliveries(case) {
                 scope.spawn(move || {
                     let mut command = run_for_a_while(ram, fault);
                     command.arg(program);
@@ -77,7 +77,7 @@ fn what_comes_before_ours_in_ld_preload_has_its_environment_and_children_that_ar
             directory.path().display(),
             program.display()
         );
-        for fault in ["thread", "signal"] {
+        for fault in deliveries(0) {
             let mut command = run_for_a_while("24M", fault);
             let output = command.args(["sh", "-c", &script]).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr);
@@ -100,7 +100,7 @@ fn a_library_that_is_bound_past_others_shares_the_programs_functions() {
     let flags = ["-fPIC", "-shared", "-DLIBRARY"];
     compile_with(directory.path(), "deep.c", "libdeep.so", &flags);
     let program = compile_with(directory.path(), "deep.c", "deep", &["-Wl,-rpath,$ORIGIN"]);
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let mut command = run_for_a_while("16M", fault);
         assert_eq!(succeed(command.arg(&program).arg("libdeep.so")), "exact\n", "{fault}");
     }
@@ -123,16 +123,14 @@ fn relocated_data_of_libraries_is_mapped_from_a_file_and_stays_what_it_is() {
         ("locked-heap", vec![]),
         ("stays", vec!["--encrypt"]),
     ];
-    for fault in ["thread", "signal"] {
-        for (becomes, options) in &cases {
-            // Locked memory is the same by each delivery.
-            if becomes.contains("locked") && !is_for(fault) {
-                continue;
-            }
+    for (case, (becomes, options)) in cases.iter().enumerate() {
+        for fault in deliveries(case) {
             let mut command = with(&run_for_a_while("40M", fault), options);
             let output = succeed(command.arg(&program).arg(becomes).args(&libraries));
             assert_eq!(output, "exact\n", "{fault}, {becomes}, {options:?}");
         }
+    }
+    for fault in deliveries(0) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_userswap"));
         command.args(["run", "--ram", "40M", "--fault", fault, "--swap", "mem:1G", "--"]);
         let output = succeed(command.arg(&program).arg("stays").args(&libraries));
@@ -148,7 +146,7 @@ fn a_program_that_runs_handlers_of_fork_itself_has_children_with_its_memory() {
     let program = with_an_allocator_in_it(directory.path(), "bracketed.c");
     let natively = succeed(Command::new(&program).arg(&library));
     assert_eq!(natively, "exact\n", "natively");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let mut command = run_for_a_while("16M", fault);
         assert_eq!(succeed(command.arg(&program).arg(&library)), "exact\n", "{fault}");
     }
@@ -160,7 +158,7 @@ fn threads_know_their_stacks_where_memory_that_is_given_out_is_missing() {
     let flags = ["-pthread", "-rdynamic", "-fno-builtin"];
     let program = compile_with(directory.path(), "attributes.c", "attributes", &flags);
     assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let mut command = run_for_a_while("16M", fault);
         assert_eq!(succeed(command.arg(&program)), "exact\n", "{fault}");
     }
@@ -187,7 +185,7 @@ fn a_detached_thread_on_a_stack_of_the_programs_ends_when_its_table_is_swapped_o
     // Each run may begin such threads before, while and after the engine starts.
     for round in 0..if is_long() { 4 } else { 2 } {
         std::thread::scope(|scope| {
-            for fault in ["thread", "signal", "thread", "signal"] {
+            for fault in ["thread", "signal"] {
                 let mut command = run_for_a_while("16M", fault);
                 command.arg(&program);
                 scope.spawn(move || {
@@ -213,7 +211,7 @@ fn ends_of_stacks_of_the_programs_stay_while_the_engine_starts() {
 fn streams_and_directories_outlive_that_their_buffers_are_swapped_out() {
     let directory = directory();
     let program = with_an_allocator_in_it(directory.path(), "quiet_streams.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let output = succeed(run_for_a_while("16M", fault).arg(&program));
         assert_eq!(output, "2000\nexact\n", "{fault}");
     }
@@ -225,8 +223,8 @@ fn is_exact_with_each_allocator(name: &str, ram: &str) {
     let without = compile(directory.path(), name);
     let with = with_an_allocator_in_it(directory.path(), name);
     std::thread::scope(|scope| {
-        for program in [&without, &with] {
-            for fault in ["thread", "signal"] {
+        for (case, program) in [&without, &with].into_iter().enumerate() {
+            for fault in deliveries(case) {
                 scope.spawn(move || {
                     let mut command = run_for_a_while(ram, fault);
                     assert_eq!(succeed(command.arg(program)), "exact\n", "{program:?}, {fault}");
@@ -261,7 +259,7 @@ fn aio_is_carried_out_whoever_allocates_for_its_lists() {
 fn an_allocator_for_one_thread_is_called_by_no_other() {
     let directory = directory();
     let program = compile_with(directory.path(), "lone.c", "lone", &["-rdynamic"]);
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run_for_a_while("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -287,7 +285,7 @@ fn no_child_finds_a_lock_of_malloc_taken() {
 fn a_thread_forks_while_another_flushes_all_streams() {
     let directory = directory();
     let program = compile(directory.path(), "fork_flush.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run_for_a_while("32M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -296,7 +294,7 @@ fn a_thread_forks_while_another_flushes_all_streams() {
 fn a_coroutine_whose_stack_has_left_changes_memory() {
     let directory = directory();
     let program = compile(directory.path(), "cold_stack.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run_for_a_while("32M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -312,8 +310,9 @@ fn a_child_of_threads_that_fork_together_has_managed_malloc() {
 fn a_program_whose_main_thread_has_ended_ends_with_its_last_one() {
     let directory = directory();
     let program = compile(directory.path(), "last_thread.c");
-    for fault in ["thread", "signal"] {
-        for how in [&["before"][..], &["after"], &["before", "cancelled"], &["after", "thrd"]] {
+    let all = [&["before"][..], &["after"], &["before", "cancelled"], &["after", "thrd"]];
+    for (case, how) in all.into_iter().enumerate() {
+        for fault in deliveries(case) {
             let mut command = run_for_a_while("16M", fault);
             let printed = succeed(command.arg(&program).args(how));
             assert_eq!(printed, "exact\nended\n", "{fault}, {how:?}");

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::preload_support::directory;
+use crate::preload_support::{deliveries, directory};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -153,7 +153,7 @@ fn anonymous_bytes(pid: u32) -> u64 {
 /// A script of the shell's starts four workers, whose program is its argument.
 fn workers_share_the_budget(script: &str) {
     let workers = format!("{FILL}\nfill(64)");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let job = Job::start(&["--fault", fault], &["sh", "-c", script, "sh", &workers]);
         let seen = job.watch();
         seen.keeps_its_budget(0);

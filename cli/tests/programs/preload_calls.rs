@@ -2,12 +2,12 @@
 
 use crate::preload_support::served::{Served, printed, runtime};
 use crate::preload_support::{
-    as_nobody, compile, compile_fixed, directory, is_for_root, run, succeed,
+    as_nobody, compile, compile_fixed, deliveries, directory, run, succeed, users,
 };
 use std::path::Path;
 use std::process::Command;
 
-/// Both deliveries as root, and as a user without the right to have the kernel's faults served.
+/// As root, and as a user without the right to have the kernel's faults served.
 fn everywhere(ram: &str, name: &str, arguments: impl Fn(&Path) -> Vec<std::path::PathBuf>) {
     let directory = directory();
     let program = compile(directory.path(), name);
@@ -16,12 +16,12 @@ fn everywhere(ram: &str, name: &str, arguments: impl Fn(&Path) -> Vec<std::path:
         let printed = succeed(managed.arg(&program).args(&arguments));
         assert_eq!(printed, "exact\n", "{name} as {which}");
     };
-    for fault in ["thread", "signal"] {
-        if is_for_root(fault) {
-            is_exact(&mut run(ram, fault), &format!("root, {fault}"));
-        }
-        let mut managed = as_nobody(directory.path(), ram, fault);
-        is_exact(&mut managed, &format!("nobody, {fault}"));
+    for (user, fault) in users(0) {
+        let mut managed = match user {
+            "root" => run(ram, fault),
+            _ => as_nobody(directory.path(), ram, fault),
+        };
+        is_exact(&mut managed, &format!("{user}, {fault}"));
     }
 }
 
@@ -170,7 +170,7 @@ fn a_program_with_its_own_malloc_has_all_memory_behind_its_data_for_itself() {
     everywhere("16M", "own_break.c", |_| Vec::new());
     let directory = directory();
     let program = compile_fixed(directory.path(), "own_break.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -184,7 +184,7 @@ fn what_may_make_next_to_no_calls_ends_as_it_says() {
 fn a_program_under_a_filter_that_refuses_an_engine_goes_on_and_is_told_of() {
     let directory = directory();
     let program = compile(directory.path(), "refused.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let output = run("16M", fault).arg(&program).arg("all").output().expect("it starts");
         let told = String::from_utf8(output.stderr).expect("text");
         assert!(output.status.success() && output.stdout == b"exact\n", "{fault}: {told}");
@@ -245,7 +245,7 @@ fn a_thread_may_have_descriptors_of_its_own() {
 fn a_thread_with_descriptors_of_its_own_reaches_devices_that_come_later_and_keeps_its_files() {
     let directory = directory();
     let program = compile(directory.path(), "later_devices.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let runtime = runtime();
         let [first, second] =
             ["first", "second"].map(|name| directory.path().join(name).display().to_string());
@@ -303,7 +303,7 @@ fn what_io_uring_sends_without_copying_arrives_as_it_was() {
     let directory = directory();
     let program = compile(directory.path(), "sent.c");
     let statistics = directory.path().join("statistics");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let mut managed = Command::new(env!("CARGO_BIN_EXE_userswap"));
         managed.args(["run", "--ram", "32M", "--fault", fault, "--stats"]).arg(&statistics);
         assert_eq!(succeed(managed.arg("--").arg(&program)), "exact\n", "{fault}");

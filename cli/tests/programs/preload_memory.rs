@@ -1,6 +1,8 @@
 //! The calls that change memory, by C programs that check every page, with a quarter of it as budget.
 
-use crate::preload_support::{compile, compile_fixed, directory, progress, run, succeed, with};
+use crate::preload_support::{
+    compile, compile_fixed, deliveries, directory, progress, run, succeed, with,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -49,7 +51,7 @@ fn blocks_of_several_threads_keep_their_bytes() {
 fn a_fork_with_most_pages_swapped_is_exact_on_all_sides() {
     let directory = directory();
     let program = compile(directory.path(), "fork.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "mmap, {fault}");
     }
     assert_eq!(succeed(run("16M", "thread").arg(&program).arg("heap")), "exact\n", "malloc");
@@ -59,7 +61,7 @@ fn a_fork_with_most_pages_swapped_is_exact_on_all_sides() {
 fn a_child_whose_memory_is_read_from_outside_while_it_begins_has_its_own() {
     let directory = directory();
     let program = compile(directory.path(), "looked_at.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -68,7 +70,7 @@ fn a_child_whose_memory_is_read_from_outside_while_it_begins_has_its_own() {
 fn a_daemon_reads_the_slots_of_parents_that_have_gone_or_written_over_them() {
     let directory = directory();
     let program = compile(directory.path(), "borrowed.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let file = directory.path().join("stats.json");
         let mut managed = std::process::Command::new(env!("CARGO_BIN_EXE_userswap"));
         managed.args(["run", "--ram", "16M", "--fault", fault, "--swap", "/var/tmp", "--stats"]);
@@ -84,7 +86,7 @@ fn a_daemon_reads_the_slots_of_parents_that_have_gone_or_written_over_them() {
 fn system_calls_work_on_swapped_buffers() {
     let directory = directory();
     let program = compile(directory.path(), "calls.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let mut managed = run("16M", fault);
         assert_eq!(
             succeed(managed.arg(&program).arg(directory.path().join("file"))),
@@ -98,8 +100,8 @@ fn system_calls_work_on_swapped_buffers() {
 fn what_a_device_writes_stays_whichever_way_pages_travel() {
     let directory = directory();
     let program = compile(directory.path(), "direct.c");
-    for transfer in ["move", "copy"] {
-        for fault in ["thread", "signal"] {
+    for (case, transfer) in ["move", "copy"].into_iter().enumerate() {
+        for fault in deliveries(case) {
             let mut managed = std::process::Command::new(env!("CARGO_BIN_EXE_userswap"));
             managed.args(["run", "--ram", "16M", "--fault", fault, "--transfer", transfer, "--"]);
             let printed = succeed(managed.arg(&program).arg(directory.path().join("file")));
@@ -112,7 +114,7 @@ fn what_a_device_writes_stays_whichever_way_pages_travel() {
 fn what_was_lent_to_a_pipe_is_read_as_it_was_written() {
     let directory = directory();
     let program = compile(directory.path(), "lent.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -189,7 +191,7 @@ fn stats(ram: &str, fault: &str, words: &[&str]) -> serde_json::Value {
 fn a_program_that_ends_by_a_call_of_its_own_has_written_its_statistics() {
     let directory = directory();
     let program = compile(directory.path(), "raw_exit.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let stats = stats("16M", fault, &[program.to_str().unwrap()]);
         assert!(stats["pswpout"].as_u64().unwrap() > 4000, "{fault}: {stats}");
     }
@@ -216,7 +218,7 @@ fn memory_at_low_addresses_and_in_reservations_of_a_tebibyte_is_managed() {
 /// Runs a program in both modes with a third of its memory; nothing of that is outside.
 fn is_all_managed(words: &[&str]) {
     assert_eq!(succeed(Command::new(words[0]).args(&words[1..])), "exact\n", "natively");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let stats = stats("24M", fault, words);
         let count = |name: &str| stats[name].as_u64().unwrap();
         assert_eq!(count("unmanaged_bytes"), 0, "{words:?}, {fault}");
@@ -237,9 +239,9 @@ fn memory_below_2_gib_is_managed_and_room_that_is_looked_for() {
 fn addresses_that_are_the_kernels_in_the_midst_of_managed_memory_are_as_without_us() {
     let directory = directory();
     let programs = [compile(directory.path(), "gaps.c"), compile_fixed(directory.path(), "gaps.c")];
-    for program in programs {
+    for (case, program) in programs.into_iter().enumerate() {
         assert_eq!(succeed(&mut Command::new(&program)), "exact\n", "natively");
-        for fault in ["thread", "signal"] {
+        for fault in deliveries(case) {
             let told = succeed(run("16M", fault).arg(&program));
             assert_eq!(told, "exact\n", "{}, {fault}", program.display());
         }
@@ -341,7 +343,7 @@ fn a_program_that_insists_on_an_address_gets_it_from_the_kernel_and_no_other_doe
 fn a_program_with_files_in_its_reservations_engages_and_forks() {
     let directory = directory();
     let program = compile(directory.path(), "overlaid.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }

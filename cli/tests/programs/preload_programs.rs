@@ -1,6 +1,6 @@
 //! Whole programs under `run`: shells, pipelines, statistics, exit status.
 
-use crate::preload_support::{directory, run, succeed};
+use crate::preload_support::{deliveries, directory, run, succeed};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -66,7 +66,7 @@ fn statistics_tell_what_a_large_program_did() {
 
 #[test]
 fn exit_status_and_death_are_the_programs_also_under_the_engine() {
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let exit = format!("{PYTHON}\nos._exit(77)");
         let status = run("16M", fault).args(["python3", "-c", &exit]).status().unwrap();
         assert_eq!(status.code(), Some(77), "{fault}");
@@ -98,7 +98,7 @@ print(subprocess.check_output('echo pipe | cat', shell=True, text=True), end='')
 print(subprocess.run(['echo', 'other'], capture_output=True, text=True).stdout, end='')
 "
     );
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(
             succeed(run("16M", fault).args(["python3", "-c", &script])),
             "pipe\nother\n",
@@ -128,7 +128,7 @@ fn sorted_lines_are_those_of_a_native_sort() {
         succeed(command.args(["-S", "100M", "--parallel=2"]).arg(&input).env("LC_ALL", "C"))
     };
     let native = sort(Command::new("sort"));
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let mut managed = run("20M", fault);
         managed.arg("sort");
         assert!(sort(managed) == native, "{fault}");

@@ -1,8 +1,7 @@
 //! System calls in a program's own code, past every function of the C library.
 
 use crate::preload_support::{
-    as_nobody, compile, compile_with, directory, is_for_root, run, succeed, with,
-    with_an_allocator_in_it,
+    as_nobody, compile, compile_with, directory, run, succeed, users, with, with_an_allocator_in_it,
 };
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -26,12 +25,11 @@ fn setups(directory: &Path) -> Vec<Setup> {
         std::fs::set_permissions(&own, everybody.clone()).expect("the directory is ours");
         Setup { managed, which: format!("{user}, {fault}"), directory: own }
     };
-    let by = |fault| {
-        let nobody = as_nobody(directory, "16M", fault);
-        let root = is_for_root(fault).then(|| setup("root", fault, run("16M", fault)));
-        root.into_iter().chain([setup("nobody", fault, nobody)])
+    let of = |(user, fault)| match user {
+        "root" => setup(user, fault, run("16M", fault)),
+        _ => setup(user, fault, as_nobody(directory, "16M", fault)),
     };
-    ["thread", "signal"].into_iter().flat_map(by).collect()
+    users(0).map(of).collect()
 }
 
 /// What a program that has written its statistics has counted.

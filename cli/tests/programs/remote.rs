@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::preload_support::deliveries;
 use crate::preload_support::served::{
     Served, eventually, filler, is_refusal, printed, runtime, userswap_in,
 };
@@ -22,8 +23,8 @@ fn engines(server: &Redis) -> usize {
 #[test]
 fn a_program_swaps_to_a_server_forks_and_ends_and_nothing_stays() {
     std::thread::scope(|scope| {
-        for start in STARTS {
-            for fault in ["thread", "signal"] {
+        for (case, start) in STARTS.into_iter().enumerate() {
+            for fault in deliveries(case) {
                 scope.spawn(move || swaps_forks_and_ends(&start(&[]), fault));
             }
         }

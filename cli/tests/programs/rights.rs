@@ -1,6 +1,8 @@
 //! Programs that give their rights up outgrow their budget, and fork, all the same.
 
-use crate::preload_support::{compile, directory, run, succeed, with_an_allocator_in_it};
+use crate::preload_support::{
+    compile, deliveries, directory, run, succeed, with_an_allocator_in_it,
+};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -81,7 +83,7 @@ fn a_child_of_a_program_without_rights_outgrows_its_budget() {
 fn children_in_a_pid_namespace_of_their_own_are_served() {
     let directory = public_directory();
     let program = compile(directory.path(), "pid_namespace.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         assert_eq!(succeed(run("16M", fault).arg(&program)), "exact\n", "{fault}");
     }
 }
@@ -90,8 +92,8 @@ fn children_in_a_pid_namespace_of_their_own_are_served() {
 fn a_program_that_allows_itself_no_files_outgrows_its_budget_and_forks() {
     let directory = directory();
     let program = compile(directory.path(), "file_limit.c");
-    for fault in ["thread", "signal"] {
-        for when in ["before", "after", "back"] {
+    for (case, when) in ["before", "after", "back"].into_iter().enumerate() {
+        for fault in deliveries(case) {
             let output = run("16M", fault).arg(&program).arg(when).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.stdout, b"exact\n", "{when}, {fault}: {}: {told}", output.status);

@@ -1,6 +1,6 @@
 //! Programs that cannot be served as they should be: a message says so, and none waits for ever.
 
-use crate::preload_support::{compile, directory, run, with_an_allocator_in_it};
+use crate::preload_support::{compile, deliveries, directory, run, with_an_allocator_in_it};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -39,8 +39,9 @@ fn an_engine_that_cannot_start_ends_its_program_with_a_message() {
     ];
     // What is gone is made anew by none, least of all as a file.
     let gone = ["rm -r \"$1\"", "rmdir \"$1/swap\""];
-    for (program, gone) in programs.iter().zip(gone).chain(programs.iter().rev().zip(gone)) {
-        for fault in ["thread", "signal"] {
+    let all = programs.iter().zip(gone).chain(programs.iter().rev().zip(gone));
+    for (case, (program, gone)) in all.enumerate() {
+        for fault in deliveries(case) {
             let script = format!("{gone} && exec \"$2\"");
             let output = with_a_directory(fault, program, &script);
             let told = said(&output);
@@ -58,7 +59,7 @@ fn an_engine_that_cannot_start_ends_its_program_with_a_message() {
 fn a_child_of_a_fork_that_cannot_be_served_ends_with_a_message_and_its_parent_goes_on() {
     let directory = directory();
     let program = compile(directory.path(), "unserved_child.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let output = ended(run("16M", fault).arg(&program));
         let told = said(&output);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "exact\n", "{fault}: {told}");
@@ -115,7 +116,7 @@ fn a_limit_of_memory_that_an_engine_has_no_room_in_is_named_with_what_would_do()
 fn a_program_that_limits_its_data_to_less_than_managing_it_takes_is_told_why_it_ends() {
     let directory = directory();
     let program = compile(directory.path(), "data_limit.c");
-    for fault in ["thread", "signal"] {
+    for fault in deliveries(0) {
         let output = ended(run("16M", fault).arg(&program));
         let told = said(&output);
         assert_eq!(output.status.code(), Some(1), "{fault}: {}: {told}", output.status);

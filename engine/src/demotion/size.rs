@@ -4,7 +4,7 @@ use crate::base::error::Error;
 use crate::device::compress::Compress;
 use crate::device::record::Device;
 use crate::state::core::Core;
-use crate::sys::PAGE_BYTES;
+use crate::sys::{PAGE_BYTES, clock, process};
 use std::sync::atomic::Ordering;
 use userswap_policy::compress::{Held, Prices, Refaults, Size};
 
@@ -18,14 +18,28 @@ const TELLING: u64 = 256;
 pub(super) struct Sizing {
     size: Size,
     refaults: Box<Refaults>,
-    /// Pages stored and moved on, when this was last decided.
-    moved: u64,
+    /// What had been compressed and moved on when this was last decided.
+    moved: Moved,
     /// What had been read from the devices behind by then.
     read: Read,
     /// What a page cost when enough were read.
     prices: Prices,
     /// Faults that waited, and pages that were read, by then.
     faults: [u64; 2],
+    /// When this was last decided, and what the program and the engine had worked by then.
+    at: Moment,
+}
+
+#[derive(Clone, Copy)]
+struct Moment {
+    now_ns: u64,
+    work_ns: u64,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { now_ns: clock::now_ns(), work_ns: clock::process_cpu_ns() }
+    }
 }
 
 /// What was read from devices that are not compressed. Writes cost no fault anything: they are large, and nobody waits.
@@ -33,6 +47,13 @@ pub(super) struct Sizing {
 struct Read {
     busy_ns: u64,
     pages: u64,
+}
+
+/// Pages that have gone to compressed memory, and on from there.
+#[derive(Clone, Copy)]
+struct Moved {
+    stored: u64,
+    demoted: u64,
 }
 
 impl Sizing {
@@ -46,7 +67,16 @@ impl Sizing {
             read,
             prices: Prices::new(BEHIND_NS, 1, 1),
             faults: core.read_by_faults(),
+            at: Moment::now(),
         }
+    }
+
+    /// What pages cost of late.
+    fn prices(&mut self) -> Prices {
+        let (before, now) = (self.at, Moment::now());
+        self.at = now;
+        let work_ns = now.work_ns - before.work_ns;
+        self.prices.beside(work_ns, now.now_ns - before.now_ns, process::usable_cpus())
     }
 }
 
@@ -105,7 +135,9 @@ impl Core {
             }
         }
         let (most, moved) = (allowance.most_of_budget(), self.moved_compressed());
-        if !Size::is_due(most, u64::from(sizing.refaults.count()) + moved - sizing.moved) {
+        let stored = moved.stored - sizing.moved.stored;
+        let demoted = moved.demoted - sizing.moved.demoted;
+        if !Size::is_due(most, u64::from(sizing.refaults.count()) + stored + demoted) {
             return;
         }
         let read = self.read_behind();
@@ -121,8 +153,8 @@ impl Core {
             sizing.prices = Prices::new(sizing.prices.behind_ns, faulted, pages);
             sizing.faults = faults;
         }
-        let held = self.held_compressed();
-        sizing.size.decide(&sizing.refaults, held, most, sizing.prices);
+        let (held, prices) = (self.held_compressed(stored, demoted), sizing.prices());
+        sizing.size.decide(&sizing.refaults, held, most, prices);
         sizing.refaults.clear();
         sizing.moved = moved;
         allowance.set_most(sizing.size.memory());
@@ -130,22 +162,23 @@ impl Core {
         self.settle_stored(self.node_here());
     }
 
-    fn held_compressed(&self) -> Held {
-        let stored = self.devices.list().filter_map(Device::stored);
-        let pages = stored.map(|stored| stored.pages).sum::<u64>();
+    fn held_compressed(&self, stored: u64, demoted: u64) -> Held {
+        let held = self.devices.list().filter_map(Device::stored);
+        let pages = held.map(|held| held.pages).sum::<u64>();
         let resident: u32 = self.nodes.iter().map(|node| node.lock().resident).sum();
         // A page in RAM may have a copy that is counted: of those on devices some are no other content.
         let swapped = self.devices.usage().used.saturating_sub(resident.into()).max(pages);
         let allowance = &self.devices.allowance;
         let (cells, memory) = (allowance.cells(), allowance.taken());
-        Held { pages: pages.min(u32::MAX.into()) as u32, cells, memory, swapped }
+        let pages = pages.min(u32::MAX.into()) as u32;
+        Held { pages, cells, memory, swapped, stored, demoted }
     }
 
-    /// Pages that have gone to compressed memory, and on from there.
-    fn moved_compressed(&self) -> u64 {
+    fn moved_compressed(&self) -> Moved {
         let counters = &self.counters;
-        let counted = [&counters.zswpout, &counters.swap_demoted];
-        counted.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+        let [stored, demoted] = [&counters.zswpout, &counters.swap_demoted]
+            .map(|counter| counter.load(Ordering::Relaxed));
+        Moved { stored, demoted }
     }
 
     fn read_by_faults(&self) -> [u64; 2] {

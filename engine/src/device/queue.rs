@@ -220,6 +220,20 @@ impl Queue {
         self.in_flight += 1;
     }
 
+    /// What is started from here on may wait for others, until [`Queue::end_group`]: a device is told of all at once.
+    pub fn begin_group(&mut self) {
+        if let Backend::Uring { ring, .. } = &mut self.backend {
+            ring.begin_group();
+        }
+    }
+
+    /// Has the device told of what was started.
+    pub fn end_group(&mut self) {
+        if let Backend::Uring { ring, .. } = &mut self.backend {
+            ring.end_group();
+        }
+    }
+
     /// Takes a finished request, if there is one.
     pub fn finished(&mut self) -> Option<Completion> {
         let completion = match (&mut self.backend, &self.talkers) {

@@ -84,9 +84,7 @@ impl Server {
             if self.backlog.on_look(faults[..arrived].iter().map(|fault| fault.thread)) {
                 self.core.threads.wake_helper();
             }
-            for fault in &faults[..arrived] {
-                self.serve(*fault);
-            }
+            self.serve_all(&faults[..arrived]);
             let mut busy = arrived > 0;
             busy |= self.finish_completed() > 0;
             // Who wants something ahead signals it, which ends the sleep: until then it can wait.
@@ -113,6 +111,15 @@ impl Server {
             wanted.clear();
         }
         has_faults
+    }
+
+    /// What they read the device is told of at once.
+    fn serve_all(&mut self, faults: &[Fault]) {
+        self.queue.begin_group();
+        for fault in faults {
+            self.serve(*fault);
+        }
+        self.queue.end_group();
     }
 
     fn serve(&mut self, fault: Fault) {

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc;
-use userswap_policy::servers::servers;
+use userswap_policy::servers::{servers, servers_max};
 
 /// The threads' common state.
 pub struct Threads {
@@ -49,14 +49,14 @@ impl Threads {
     /// # Errors
     /// No descriptor to be had.
     pub fn new() -> io::Result<Self> {
-        let servers = servers(process::usable_cpus());
-        let helpers = (1..servers).map(|_| Helper::new());
+        let cpus = process::usable_cpus();
+        let helpers = (1..servers_max(cpus)).map(|_| Helper::new());
         Ok(Self {
             inherited: Lock::new(Inherited::default()),
             rings: Lock::new(Vec::new()),
             server_wanted: Event::new()?,
             helpers: helpers.collect::<io::Result<_>>()?,
-            servers: AtomicU8::new(servers),
+            servers: AtomicU8::new(servers(cpus)),
             servers_max: AtomicU8::new(1),
             stopping: AtomicU8::new(NONE),
         })

@@ -17,6 +17,8 @@ pub struct Ring {
     ring: Own<IoUring>,
     /// A look at a descriptor is under way.
     is_watching: bool,
+    /// What is started waits for others, with which it is handed to the kernel.
+    is_grouping: bool,
 }
 
 impl Ring {
@@ -31,14 +33,29 @@ impl Ring {
             .build(2 * entries)
             .or_else(|_| IoUring::new(2 * entries))?;
         let Some(high) = raised_copy(&ring) else {
-            return Ok(Self { ring: Own::new(ring), is_watching: false });
+            return Ok(Self::of(ring));
         };
         let number = high.into_raw_fd();
         // SAFETY: the same ring under another number, with its own parameters.
         let raised = unsafe { IoUring::from_fd(number, ring.params().clone()) };
         // Closed again where it could not be mapped.
         let raised = raised.inspect_err(|_| own_fd::forget(number))?;
-        Ok(Self { ring: Own::new(raised), is_watching: false })
+        Ok(Self::of(raised))
+    }
+
+    fn of(ring: IoUring) -> Self {
+        Self { ring: Own::new(ring), is_watching: false, is_grouping: false }
+    }
+
+    /// From here on requests wait for others, until [`Ring::end_group`] or a wait hands them all to the kernel at once.
+    pub fn begin_group(&mut self) {
+        self.is_grouping = true;
+    }
+
+    /// Hands the kernel what has been started since.
+    pub fn end_group(&mut self) {
+        self.is_grouping = false;
+        self.submit();
     }
 
     /// Lets the ring keep the devices open. When the process ends, their last reference goes with the ring,
@@ -78,7 +95,9 @@ impl Ring {
         // SAFETY: the pieces and the memory they name are held until the completion is reaped.
         unsafe { self.ring.submission().push(&entry) }
             .expect("the queue never starts more than its entries");
-        self.submit();
+        if !self.is_grouping || not_before_ns > 0 {
+            self.submit();
+        }
     }
 
     /// Has something finished that the kernel is not asked for.
@@ -152,6 +171,44 @@ mod tests {
     use super::*;
     use crate::sys::mapping::{Access, Mapping};
     use crate::sys::{PAGE_BYTES, fd};
+
+    #[test]
+    fn a_group_is_handed_over_as_a_whole_at_its_end_or_by_a_wait() {
+        let file = fd::memory_file().unwrap();
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut ring = Ring::new(4).unwrap();
+        let pieces = Pieces::one(memory.address(), PAGE_BYTES);
+        let write = Request::new(file.as_raw_fd(), Direction::Write, 0);
+        for ends_by_wait in [false, true] {
+            ring.begin_group();
+            (1..=3).for_each(|token| ring.start(write, &pieces, token));
+            assert_eq!(ring.ring.submission().len(), 3, "they wait for each other");
+            let late = Request { not_before_ns: 1, ..write };
+            match ends_by_wait {
+                // Its moment is on a stack that will be gone.
+                false => ring.start(late, &pieces, 4),
+                true => ring.wait(),
+            }
+            assert!(ring.ring.submission().is_empty());
+            ring.start(write, &pieces, 5);
+            ring.end_group();
+            assert!(ring.ring.submission().is_empty());
+            let mut done = Vec::new();
+            while done.len() < if ends_by_wait { 4 } else { 5 } {
+                match ring.reap() {
+                    Some((token, _)) => done.push(token),
+                    None => ring.wait(),
+                }
+            }
+            done.sort_unstable();
+            assert_eq!(done, if ends_by_wait { vec![1, 2, 3, 5] } else { vec![1, 2, 3, 4, 5] });
+            ring.start(write, &pieces, 6);
+            assert!(ring.ring.submission().is_empty(), "a group has ended");
+            while ring.reap().is_none() {
+                ring.wait();
+            }
+        }
+    }
 
     #[test]
     fn an_entry_that_the_kernel_leaves_is_handed_to_it_again() {

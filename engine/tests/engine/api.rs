@@ -50,7 +50,7 @@ fn ranges_outside_a_region_are_refused() {
 
 #[test]
 fn whole_pages_are_discarded_and_partial_ones_kept() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let seed = seed();
@@ -84,7 +84,7 @@ fn whole_pages_are_discarded_and_partial_ones_kept() {
 
 #[test]
 fn discarding_writes_nothing_and_frees_slots() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let mut region = engine.map(48 * MIB).unwrap();
@@ -106,7 +106,7 @@ fn discarding_writes_nothing_and_frees_slots() {
 
 #[test]
 fn pages_paged_out_leave_and_come_back_right() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let region = engine.map(6 * MIB).unwrap();
@@ -123,7 +123,7 @@ fn pages_paged_out_leave_and_come_back_right() {
 
 #[test]
 fn prefetched_pages_are_there_without_a_fault() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let region = engine.map(4 * MIB).unwrap();
@@ -153,7 +153,7 @@ fn prefetching_more_than_fits_does_no_harm() {
 
 #[test]
 fn pinned_pages_stay_while_everything_else_leaves() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let region = engine.map(8 * MIB).unwrap();
@@ -218,7 +218,7 @@ fn pins_beyond_the_budget_are_refused_also_together_and_after_shrinking() {
 #[test]
 fn faults_of_many_threads_go_on_with_all_that_may_be_pinned_pinned() {
     alone(40, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = engine(way);
             let held = engine.map(16 * MIB).unwrap();
             let mut mib = 16;
@@ -375,7 +375,7 @@ fn regions_by_the_ten_thousand_come_and_go() {
 
 #[test]
 fn memory_of_a_dropped_region_reads_as_zeros_in_the_next_one() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         for round in 1..4 {
@@ -391,7 +391,7 @@ fn memory_of_a_dropped_region_reads_as_zeros_in_the_next_one() {
 
 #[test]
 fn pages_of_zeros_leave_without_slots() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let region = engine.map(40 * MIB).unwrap();
@@ -411,7 +411,7 @@ fn pages_of_zeros_leave_without_slots() {
 
 #[test]
 fn clean_pages_leave_without_writes_and_changed_ones_with() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         let mut region = engine.map(4 * MIB).unwrap();
@@ -441,7 +441,7 @@ fn clean_pages_leave_without_writes_and_changed_ones_with() {
 
 #[test]
 fn pages_used_again_soon_are_found_on_their_second_chance() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine(way);
         // Fits, but not above the watermark that keeps pages available.
@@ -460,7 +460,7 @@ fn pages_used_again_soon_are_found_on_their_second_chance() {
 #[test]
 fn a_region_outlives_its_engine_and_nothing_stays() {
     alone(40, || {
-        for way in WAYS {
+        for way in ways() {
             let before = threads();
             for round in 0..rounds(6) {
                 let engine = engine(way);

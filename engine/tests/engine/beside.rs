@@ -4,7 +4,7 @@ use crate::support::*;
 
 #[test]
 fn pages_that_left_together_come_together_wherever_they_are_and_not_where_that_does_not_help() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_with(way, ReadaheadPolicy::Stream);
         engine.set_budget(32 << 20).unwrap();

@@ -3,7 +3,7 @@ use crate::support::*;
 
 #[test]
 fn what_has_grown_beyond_all_frames_of_the_pool_is_given_back_at_once() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         // The pool has frames for 80 MiB.
         let engine = build(with_swap(builder(way), &["mem:1M"]));

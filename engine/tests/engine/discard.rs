@@ -12,7 +12,7 @@ fn scattered(pages: Pages) -> impl Iterator<Item = usize> {
 #[test]
 fn scattered_pages_are_forgotten_in_one_go_and_their_neighbours_stay() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["mem:256M"]);
         let region = &mut engine.map(96 * MIB).unwrap();
         let pages = Pages::of(region);
@@ -53,7 +53,7 @@ fn fill_and_forget(engine: &Engine, (pages, half): (Pages, usize), owner: usize,
 #[test]
 fn pages_that_threads_fill_while_others_are_forgotten_are_theirs_or_zero() {
     limit(120);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["mem:256M"]);
         let region = engine.map(48 * MIB).unwrap();
         let (pages, seed, over) = (Pages::of(&region), seed(), AtomicBool::new(false));

@@ -191,7 +191,7 @@ fn a_lost_page_is_dropped_beside_a_growing_run() {
 
 #[test]
 fn pages_taken_away_past_us_read_as_zeros() {
-    for way in WAYS {
+    for way in ways() {
         limit(20);
         let engine = engine(way);
         let region = engine.map(4 * MIB).unwrap();

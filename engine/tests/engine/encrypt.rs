@@ -179,7 +179,7 @@ fn a_server_can_read_the_pages_of_a_plain_device_and_not_of_an_encrypted_one() {
 fn threads_that_read_and_write_see_their_own_pages_only() {
     const THREADS: usize = 4;
     limit(60);
-    for (index, way) in WAYS.into_iter().enumerate() {
+    for (index, way) in ways().enumerate() {
         let swap = ["mem:96M,encrypt", "/var/tmp:96M,encrypt"][index % 2];
         let engine = engine_on(way, &[swap]);
         let region = engine.map(28 * MIB).unwrap();
@@ -302,7 +302,7 @@ fn work(engine: &Engine, pages: Pages, first: u64) {
 #[test]
 fn parent_and_children_read_what_was_swapped_before_and_write_what_nobody_can_read() {
     alone(60, || {
-        for (index, way) in WAYS.into_iter().enumerate() {
+        for (index, way) in ways().enumerate() {
             let swap = ["mem:160M,encrypt", "/var/tmp:160M,encrypt"][index % 2];
             let engine = engine_on(way, &[swap]);
             let (_region, pages) = all_out(&engine, 20 * MIB / PAGE, 1);

@@ -12,7 +12,7 @@ use userswap::{Engine, Error};
 
 #[test]
 fn with_all_devices_full_the_budget_is_exceeded_and_nothing_lost() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &["mem:8M"]);
         let region = engine.map(28 * MIB).unwrap();
@@ -52,7 +52,7 @@ fn with_all_devices_full_the_budget_is_exceeded_and_nothing_lost() {
 
 #[test]
 fn threads_go_on_at_random_with_all_devices_full() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &["mem:4M"]);
         let region = engine.map(30 * MIB).unwrap();
@@ -214,7 +214,7 @@ fn a_program_without_a_handler_ends_by_sigbus_by_signal() {
 #[test]
 fn a_device_cut_off_unannounced_loses_its_slots_only() {
     alone(30, || {
-        for way in WAYS {
+        for way in ways() {
             let directory = tempfile::tempdir_in("/var/tmp").unwrap();
             let path = directory.path().join("swap");
             let engine = engine_on(way, &[&format!("{}:64M", path.display())]);
@@ -284,7 +284,7 @@ fn use_too_much(engine: &Engine, mib: usize) {
 
 #[test]
 fn a_full_file_system_costs_no_page() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let mounted = Mounted::tmpfs("12M");
         let swap = SwapSpec::at(mounted.0.path());
@@ -305,7 +305,7 @@ fn a_full_file_system_costs_no_page() {
 #[test]
 fn writes_that_a_limit_refuses_go_to_the_same_file_in_another_way() {
     alone(40, || {
-        for way in WAYS {
+        for way in ways() {
             let directory = tempfile::tempdir_in("/var/tmp").unwrap();
             let engine = engine_on(way, &[&format!("{}:64M", directory.path().display())]);
             limit_files(6 << 20);
@@ -331,7 +331,7 @@ fn writes_that_a_limit_refuses_go_to_the_same_file_in_another_way() {
 #[test]
 fn when_the_first_device_refuses_writes_the_second_takes_the_pages() {
     alone(40, || {
-        for way in WAYS {
+        for way in ways() {
             let directory = tempfile::tempdir_in("/var/tmp").unwrap();
             let first = format!("{}:64M,pri=5", directory.path().display());
             let engine = engine_on(way, &[&first, "mem:64M,pri=1"]);

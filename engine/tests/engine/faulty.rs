@@ -14,7 +14,7 @@ pub const ENDLESS_NS: u64 = 86_400_000_000_000;
 
 /// Runs `work` with an engine of every kind, on one device.
 fn on_every_kind(swap: &str, work: impl Fn(&Engine)) {
-    for way in WAYS {
+    for way in ways() {
         for io in IO {
             println!("{way:?} {io:?} {swap}");
             let engine = build(with_swap(builder(way).io(io), &[swap]));
@@ -172,7 +172,7 @@ fn pages_on_bad_slots_are_lost_and_no_others() {
 #[test]
 fn a_swapoff_of_a_device_with_bad_slots_loses_their_pages_only() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = engine_on(way, &["faulty:mem:64M,bad=0.02,pri=5,seed=9", "mem:64M,pri=1"]);
             set_patience(&engine, HASTY_NS);
             let (region, pages) = paged_out(&engine, 4 * MIB / PAGE, 5);
@@ -233,7 +233,7 @@ fn a_bit_that_flips_on_its_way_is_read_again() {
 
 #[test]
 fn a_device_that_fills_up_leaves_its_pages_to_the_next() {
-    for way in WAYS {
+    for way in ways() {
         limit(60);
         let engine = engine_on(way, &["faulty:mem:64M,full=6,pri=5,seed=1", "mem:64M,pri=1"]);
         let region = engine.map(40 * MIB).unwrap();
@@ -287,7 +287,7 @@ impl Drop for Healed<'_> {
 
 #[test]
 fn while_one_device_is_waited_for_faults_on_others_are_served() {
-    for way in WAYS {
+    for way in ways() {
         for io in IO {
             limit(60);
             // Room for what the CPUs' caches of slots keep as well.
@@ -324,7 +324,7 @@ fn while_one_device_is_waited_for_faults_on_others_are_served() {
 
 #[test]
 fn an_engine_ends_while_a_device_is_waited_for() {
-    for way in WAYS {
+    for way in ways() {
         for io in IO {
             limit(60);
             let swap = "faulty:mem:64M,error=EAGAIN,outage=0:1000000,seed=1";

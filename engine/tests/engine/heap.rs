@@ -95,7 +95,7 @@ fn check_all_is_back(engine: &Engine) {
 #[test]
 fn blocks_of_all_sizes_keep_their_content_at_several_times_the_budget() {
     limit(60);
-    for (number, way) in WAYS.into_iter().enumerate() {
+    for (number, way) in ways().enumerate() {
         let engine = engine(way);
         let heap = engine.heap();
         std::thread::scope(|scope| {
@@ -305,7 +305,7 @@ fn exchange(heap: &Heap, all: &Mutex<Vec<Block>>, thread: u64, random: &mut Rand
 #[test]
 fn blocks_that_other_threads_free_are_in_use_once_and_keep_their_content() {
     limit(60);
-    for (number, way) in WAYS.into_iter().enumerate() {
+    for (number, way) in ways().enumerate() {
         let engine = engine(way);
         let heap = engine.heap();
         let all = Mutex::new(Vec::new());

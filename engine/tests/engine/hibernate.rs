@@ -20,7 +20,7 @@ fn memory() -> usize {
 #[test]
 fn the_memory_of_a_parked_program_goes_back_to_the_kernel() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let directory = tempfile::tempdir_in("/var/tmp").unwrap();
             let engine = engine_with(way, 64, &format!("{}:256M", directory.path().display()));
             let region = engine.map(90 * MIB).unwrap();
@@ -48,7 +48,7 @@ fn the_memory_of_a_parked_program_goes_back_to_the_kernel() {
 
 #[test]
 fn everything_comes_back_as_far_as_ram_has_room() {
-    for way in WAYS {
+    for way in ways() {
         limit(60);
         let engine = engine_with(way, 32, "mem:128M");
         let (small, large) = (engine.map(16 * MIB).unwrap(), engine.map(40 * MIB).unwrap());
@@ -114,7 +114,7 @@ fn what_no_device_has_room_for_stays() {
 /// Programs do not hold still for it.
 #[test]
 fn parking_a_busy_program_again_and_again_loses_nothing() {
-    for way in WAYS {
+    for way in ways() {
         limit(60);
         let engine = engine_with(way, 16, "mem:64M");
         let region = engine.map(24 * MIB).unwrap();
@@ -153,7 +153,7 @@ fn parking_a_busy_program_again_and_again_loses_nothing() {
 /// Frames whose memory is just given back belong to no node: none may miss them.
 #[test]
 fn parking_where_devices_are_full_exceeds_no_budget() {
-    for way in WAYS {
+    for way in ways() {
         limit(60);
         let engine = engine_with(way, 32, "mem:4M");
         let region = engine.map(30 * MIB).unwrap();

@@ -74,7 +74,7 @@ fn rewrite(region: &Region, pages: Pages, stamp: u64) {
 #[test]
 fn a_fork_copies_no_slot_and_reads_nothing() {
     alone(50, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = engine(way);
             let (_region, pages) = paged_out(&engine, PAGES, 1);
             let before = engine.counters();
@@ -94,7 +94,7 @@ fn a_fork_copies_no_slot_and_reads_nothing() {
 #[test]
 fn the_owner_gives_no_slot_out_anew_that_a_child_still_reads() {
     alone(50, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = engine_on(way, &[TIGHT]);
             let (region, pages) = paged_out(&engine, PAGES, 1);
             let child = Child::new(&engine, |orders| {
@@ -164,7 +164,7 @@ fn what_a_child_drops_comes_back_while_it_lives() {
 #[test]
 fn a_grandchild_reads_on_after_its_parent_has_dropped_the_slots_and_gone() {
     alone(50, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = engine_on(way, &[TIGHT]);
             let (region, pages) = paged_out(&engine, PAGES, 1);
             let (mut ours, theirs) = UnixStream::pair().unwrap();

@@ -37,7 +37,7 @@ fn nobody_stalls(engine: &Engine) {
 
 #[test]
 fn the_stall_is_the_time_in_which_threads_wait_for_the_device() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &[SLOW]);
         let (region, pages) = paged_out(&engine, 2 * MIB / PAGE, 5);
@@ -84,7 +84,7 @@ fn histogram_agrees(status: &Status) {
 
 #[test]
 fn threads_that_wait_at_once_stall_once() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &[SILENT]);
         set_patience(&engine, ENDLESS_NS);
@@ -111,7 +111,7 @@ fn threads_that_wait_at_once_stall_once() {
 
 #[test]
 fn reading_ahead_stalls_nobody_until_a_thread_comes_for_it() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &[SILENT]);
         set_patience(&engine, ENDLESS_NS);
@@ -142,7 +142,7 @@ fn reading_ahead_stalls_nobody_until_a_thread_comes_for_it() {
 
 #[test]
 fn a_thread_that_finds_no_room_stalls() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &[SILENT]);
         set_patience(&engine, ENDLESS_NS);
@@ -166,7 +166,7 @@ fn a_thread_that_finds_no_room_stalls() {
 
 #[test]
 fn a_device_counts_what_it_transfers_and_the_time_that_takes() {
-    for way in WAYS {
+    for way in ways() {
         for io in [IoBackend::Uring, IoBackend::Threads] {
             limit(50);
             let engine = build(with_swap(builder(way).io(io), &[SLOW]));
@@ -196,7 +196,7 @@ fn a_device_counts_what_it_transfers_and_the_time_that_takes() {
 
 #[test]
 fn a_request_that_fails_is_an_error_of_its_device_and_transfers_nothing() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &["faulty:mem:64M,read=0.3,write=0.3,error=EINTR,seed=3"]);
         let (_region, pages) = paged_out(&engine, 4 * MIB / PAGE, 5);
@@ -212,7 +212,7 @@ fn a_request_that_fails_is_an_error_of_its_device_and_transfers_nothing() {
 
 #[test]
 fn a_swapoff_is_of_the_device_it_empties() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_on(way, &["mem:32M,pri=5", "mem:64M,pri=1"]);
         let (_region, pages) = paged_out(&engine, 4 * MIB / PAGE, 5);

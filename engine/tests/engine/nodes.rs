@@ -15,7 +15,7 @@ fn on_cpu<R: Send>(cpu: u32, work: impl FnOnce() -> R + Send) -> R {
 
 #[test]
 fn a_page_belongs_to_the_node_of_the_cpu_that_touches_it() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = build(builder(way).fake_numa(2));
         assert_eq!(engine.core().nodes.len(), 2);
@@ -40,7 +40,7 @@ fn a_page_belongs_to_the_node_of_the_cpu_that_touches_it() {
 
 #[test]
 fn a_program_on_one_node_may_use_the_budget_of_all() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = build(builder(way).fake_numa(2));
         let region = engine.map(12 * MIB).unwrap();
@@ -62,7 +62,7 @@ fn a_program_on_one_node_may_use_the_budget_of_all() {
 
 #[test]
 fn every_byte_is_right_with_four_nodes_and_threads_that_wander() {
-    for way in WAYS {
+    for way in ways() {
         limit(100);
         let engine = build(builder(way).fake_numa(4));
         let region = engine.map(48 * MIB).unwrap();

@@ -62,7 +62,7 @@ fn by_slot(engine: &Engine, pages: Pages) -> HashMap<u32, Vec<usize>> {
 #[test]
 fn pages_share_slots_and_come_back_one_by_one_and_together() {
     limit(60);
-    for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+    for (way, swap) in ways().zip(SWAPS.into_iter().cycle()) {
         let engine = engine_on(way, swap);
         let (region, pages) = parked(&engine, 3000, 4);
         let (shared, slots) = packed(&engine, 1);
@@ -110,7 +110,7 @@ fn a_run_of_pages_reads_fewer_slots_than_it_has_pages() {
 #[test]
 fn a_slot_that_is_damaged_loses_the_pages_that_share_it_and_no_other() {
     alone(60, || {
-        for (way, option) in WAYS.into_iter().zip(["", ",encrypt"].into_iter().cycle()) {
+        for (way, option) in ways().zip(["", ",encrypt"].into_iter().cycle()) {
             let directory = tempfile::tempdir_in("/var/tmp").unwrap();
             let path = directory.path().join("swap");
             let swap = format!("{}:64M{option}", path.display());

@@ -42,7 +42,7 @@ fn file_with(stamp: u64) -> File {
 
 #[test]
 fn the_kernel_finds_pages_that_were_asked_for_and_can_write_to_them() {
-    for way in WAYS {
+    for way in ways() {
         limit(60);
         let directory = directory();
         let engine = engine_in(&directory, way);

@@ -94,7 +94,7 @@ impl Owner {
 #[test]
 fn pages_of_any_protection_travel_and_keep_it_while_threads_protect_and_reclaim() {
     limit(240);
-    for way in WAYS {
+    for way in ways() {
         for reclaim_way in ["runs", "blocks"] {
             let engine = engine_on(way, &["mem:256M"]);
             engine.set("reclaim_way", reclaim_way).unwrap();
@@ -119,7 +119,7 @@ fn pages_of_any_protection_travel_and_keep_it_while_threads_protect_and_reclaim(
 #[test]
 fn a_region_that_was_protected_leaves_no_protection_behind() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = engine_on(way, &["mem:256M"]);
         for protection in PROTECTIONS {
             let mut region = engine.map(32 * MIB).unwrap();

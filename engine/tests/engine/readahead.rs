@@ -171,7 +171,7 @@ fn pages_read_ahead_and_not_used_are_counted_when_they_lose_their_frames() {
 
 #[test]
 fn a_random_reader_gets_one_page_for_each_fault() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let mut random = Random::new(seed());
         let engine = engine_with(way, ReadaheadPolicy::Stream);
@@ -191,7 +191,7 @@ fn a_random_reader_gets_one_page_for_each_fault() {
 
 #[test]
 fn streams_read_far_fewer_times_than_pages_forwards_backwards_and_in_strides() {
-    for way in WAYS {
+    for way in ways() {
         for (name, order) in orders(BYTES / PAGE, 1).into_iter().take(6) {
             if name == "strided far" {
                 continue;
@@ -222,7 +222,7 @@ fn first_touches_a_little_out_of_order_are_served_in_runs() {
 
 #[test]
 fn a_random_hint_stops_readahead_and_a_sequential_one_starts_it_at_the_first_fault() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_with(way, ReadaheadPolicy::Stream);
         let (region, pages) = swapped(&engine, 8 * MIB, 15);
@@ -257,7 +257,7 @@ fn hints_end_with_their_region() {
 
 #[test]
 fn what_will_be_needed_comes_without_a_fault() {
-    for way in WAYS {
+    for way in ways() {
         limit(50);
         let engine = engine_with(way, ReadaheadPolicy::Stream);
         let (region, pages) = swapped(&engine, 2 * MIB, 17);

@@ -58,7 +58,7 @@ fn memory_that_may_only_be_read_leaves() {
 #[test]
 fn memory_without_access_is_moved_elsewhere() {
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = small(way);
         let (from, to) = (engine.map(8 * PAGE).unwrap(), engine.map(8 * PAGE).unwrap());
         let (pages, target) = (Pages::of(&from), Pages::of(&to));
@@ -106,7 +106,7 @@ fn pages_gone_past_us(way: Way, protection: i32) {
 
 #[test]
 fn a_page_that_went_past_the_engine_is_untouched() {
-    for way in WAYS {
+    for way in ways() {
         pages_gone_past_us(way, libc::PROT_READ | libc::PROT_WRITE);
     }
 }
@@ -123,7 +123,7 @@ fn pages_that_go_while_they_are_copied_are_waited_for_by_nobody() {
     /// Of the drops of all pages some fall into the time of the copy.
     const DROPS: usize = 8;
     limit(60);
-    for way in WAYS {
+    for way in ways() {
         let engine = small(way);
         let region = engine.map(64 * PAGE).unwrap();
         let pages = Pages::of(&region);
@@ -153,7 +153,7 @@ fn pages_that_go_while_they_are_copied_are_waited_for_by_nobody() {
 #[test]
 fn a_child_copies_its_own_memory_out() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = small(way);
             let region = engine.map(64 * PAGE).unwrap();
             let pages = Pages::of(&region);
@@ -231,7 +231,7 @@ fn an_engine_of_a_program_that_locks_all_its_future_memory_works() {
     alone(60, || {
         // As a program does at its start; the test's own memory is another matter.
         lock_all(libc::MCL_CURRENT | libc::MCL_FUTURE);
-        for way in WAYS {
+        for way in ways() {
             let engine = small(way);
             let region = engine.map(24 * MIB).unwrap();
             let pages = Pages::of(&region);
@@ -313,7 +313,7 @@ fn a_message_that_is_too_old(way: Way, used: usize) {
 #[test]
 fn a_fault_message_older_than_what_is_mapped_there_is_given_up() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             a_message_that_is_too_old(way, 0);
             a_message_that_is_too_old(way, 24 * MIB);
         }
@@ -352,7 +352,7 @@ fn of_a_pair_that_is_copied_the_second_page_may_be_gone() {
 #[test]
 fn memory_with_a_hole_is_forked_and_dropped() {
     alone(60, || {
-        for way in WAYS {
+        for way in ways() {
             let engine = small(way);
             let mut region = engine.map(64 * PAGE).unwrap();
             let pages = Pages::of(&region);

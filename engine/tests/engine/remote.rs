@@ -8,7 +8,7 @@ use userswap::internals::{BORROWERS_MAX, Holding, remote};
 fn pages_come_back_as_they_were_and_nothing_stays() {
     limit(240);
     with_each_kind(|server| {
-        for way in ways() {
+        for way in one_way() {
             for encrypt in ["", ",encrypt"] {
                 let engine = engine_on(way, &[&server.spec(&format!("a:128M{encrypt}"))]);
                 let (mut region, pages) = paged_out(&engine, 6000, 7);
@@ -41,7 +41,7 @@ fn pages_come_back_as_they_were_and_nothing_stays() {
 fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() {
     limit(240);
     with_each_kind(|server| {
-        for way in [WAYS[0], WAYS[1]] {
+        for way in one_way() {
             // Little more than what is swapped: every slot is used again and again.
             let engine = engine_on(way, &[&server.spec("a:36M")]);
             churn(&engine, 40 * MIB, rounds(2), || {});
@@ -55,7 +55,7 @@ fn slots_that_are_given_out_again_while_they_are_deleted_keep_what_is_written() 
 fn a_server_that_ends_connections_or_stops_for_a_while_loses_nothing() {
     limit(240);
     with_each_kind(|server| {
-        for way in [WAYS[0], WAYS[1]] {
+        for way in one_way() {
             let engine = engine_on(way, &[&server.spec("a:64M")]);
             churn(&engine, 40 * MIB, 2, || {
                 for _ in 0..20 {
@@ -102,7 +102,7 @@ fn a_child_reads_its_parents_slots_and_writes_its_own() {
     alone(200, || {
         for start in STARTS {
             let server = start(&[]);
-            for way in [WAYS[0], WAYS[1]] {
+            for way in one_way() {
                 let engine = engine_on(way, &[&server.spec("a:128M")]);
                 let (region, pages) = paged_out(&engine, 6000, 3);
                 let child = fork(&engine, || {
@@ -283,7 +283,7 @@ fn spoil(server: &Redis) {
 fn a_server_that_has_something_else_than_pages_has_lost_them_at_once() {
     // Were they waited for as what may come is, for seconds each, this would take minutes.
     alone(20, || {
-        for way in [WAYS[0], WAYS[1]] {
+        for way in one_way() {
             let server = Redis::start(&[]);
             let engine = engine_on(way, &[&server.spec("a:64M")]);
             let (_region, pages) = paged_out(&engine, 15 * 64, 3);

@@ -20,7 +20,7 @@ fn two_copies_need_three_masters_that_own_slots() {
 #[test]
 fn with_two_copies_a_server_of_a_cluster_can_die() {
     alone(120, || {
-        for way in [WAYS[0], WAYS[1]] {
+        for way in one_way() {
             let mut servers = cluster(3);
             let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
             let (mut region, pages) = paged_out(&engine, 6000, 2);
@@ -44,7 +44,7 @@ const UNEVEN: [&str; 3] = ["4500 5460", "0 4499 5461 10922", "10923 16383"];
 fn with_two_copies_a_server_can_die_that_has_most_hash_slots_here_and_there() {
     // A read of groups of which it has the first copy here and the second there is not waited for.
     alone(20, || {
-        for way in [WAYS[0], WAYS[1]] {
+        for way in one_way() {
             let mut servers = cluster_laid_out(&UNEVEN);
             let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
             let (_region, pages) = paged_out(&engine, 6000, 2);
@@ -129,7 +129,7 @@ fn with_two_copies_a_server_of_a_cluster_can_die_while_pages_are_written() {
 #[test]
 fn with_two_copies_a_server_can_be_silent_for_a_while_and_have_old_pages_then() {
     alone(200, || {
-        for way in first_of([WAYS[0], WAYS[1]]) {
+        for way in one_way() {
             let servers = cluster(3);
             let engine = engine_on(way, &[&servers[0].spec("a:96M,copies=2")]);
             let silent = &servers[1];
@@ -153,7 +153,7 @@ fn with_two_copies_a_server_can_be_silent_for_a_while_and_have_old_pages_then() 
 #[test]
 fn an_old_copy_is_not_taken_for_the_page_while_the_server_with_the_new_one_is_silent() {
     alone(200, || {
-        for way in first_of([WAYS[1], WAYS[0]]) {
+        for way in one_way() {
             let servers = cluster(3);
             // Hardly more slots than pages: they are given out again.
             let engine = engine_on(way, &[&servers[0].spec("a:24M,copies=2")]);
@@ -224,7 +224,7 @@ fn the_dead_server_of_a_cluster_keeps_no_lease_on_others_from_being_put_off() {
 #[test]
 fn of_two_copies_the_right_one_is_found() {
     alone(120, || {
-        for way in ways() {
+        for way in one_way() {
             let servers = cluster(3);
             let engine = engine_on(way, &[&servers[0].spec("a:64M,copies=2")]);
             let (_region, pages) = paged_out(&engine, 3000, 2);

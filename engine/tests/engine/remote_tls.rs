@@ -84,7 +84,7 @@ fn a_server_that_asks_for_certificates_gets_ours() {
         let [cert, key] = ["server.pem", "server.key"].map(|file| some.text(file));
         server.spec(&format!("a:64M,cert={cert},key={key}"))
     };
-    for way in [WAYS[0], WAYS[1]] {
+    for way in one_way() {
         use_of(&engine_on(way, &[&known(&certificates)]));
     }
     let said = refusal(&server.spec("a"));
@@ -120,7 +120,7 @@ fn servers_of_a_cluster_are_spoken_to_by_tls_and_may_have_the_name_of_the_first(
     let named = |name: &str| {
         format!("rediss://{name}=127.0.0.1:{}/a:64M,copies=2,cacert={ca}", servers[0].port)
     };
-    for way in [WAYS[0], WAYS[1]] {
+    for way in one_way() {
         let engine = engine_on(way, &[&named("cluster.example")]);
         let (_region, pages) = paged_out(&engine, 6000, 2);
         assert!(servers.iter().all(|server| server.slots() > 1000), "{way:?}");

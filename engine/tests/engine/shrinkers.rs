@@ -196,7 +196,7 @@ fn more_than_was_charged_is_not_given_back() {
 
 #[test]
 fn a_shrinker_may_touch_managed_memory_however_faults_arrive() {
-    for way in WAYS {
+    for way in ways() {
         limit(100);
         let engine = engine(way);
         let own = Arc::new(Mutex::new(engine.map(24 * MIB).unwrap()));

@@ -22,7 +22,7 @@ fn state(engine: &Engine) -> DeviceState {
 #[test]
 fn pages_go_elsewhere_and_those_that_are_on_it_wait() {
     alone(60, || {
-        for way in [WAYS[0], WAYS[1]] {
+        for way in one_way() {
             let engine = engine_beside_another(way);
             let (_region, waiting) = paged_out(&engine, 1000, 1);
             let other = engine.map(40 * MIB).unwrap();

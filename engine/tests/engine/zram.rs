@@ -98,7 +98,7 @@ fn pages_of_every_kind_come_back_as_they_were() {
 fn threads_that_read_and_write_see_their_own_pages_only() {
     const THREADS: usize = 4;
     limit(60);
-    for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+    for (way, swap) in ways().zip(SWAPS.into_iter().cycle()) {
         let engine = engine_on(way, &[swap]);
         let region = engine.map(18 * MIB).unwrap();
         let pages = Pages::of(&region);
@@ -352,7 +352,7 @@ fn a_swapoff_takes_every_page_along_and_gives_the_memory_back() {
 #[test]
 fn a_child_has_every_page_while_both_sides_write() {
     alone(60, || {
-        for (way, swap) in WAYS.into_iter().zip(SWAPS.into_iter().cycle()) {
+        for (way, swap) in ways().zip(SWAPS.into_iter().cycle()) {
             let engine = engine_on(way, &[swap]);
             let region = engine.map(16 * MIB).unwrap();
             let pages = Pages::of(&region);

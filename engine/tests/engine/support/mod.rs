@@ -62,15 +62,25 @@ pub const WAYS: [Way; 4] = [
     (FaultMode::Signal, Transfer::Copy),
 ];
 
-/// Of them one by message and one by signal, one that moves and one that copies; all in the long form. For what lies behind
-/// the frames that pages reach by them.
+/// Of them one by message and one by signal, one that moves and one that copies; which ones follows from the test's name. All
+/// in the long form.
 pub fn ways() -> impl Iterator<Item = Way> {
-    WAYS.into_iter().step_by(if is_long() { 1 } else { 3 })
+    let other = turn(2);
+    let chosen = [other, 3 - other].map(|index| WAYS[index]);
+    WAYS.into_iter().filter(move |way| is_long() || chosen.contains(way))
 }
 
-/// All in the long form, else the first.
-pub fn first_of<const N: usize, T>(all: [T; N]) -> impl Iterator<Item = T> {
-    all.into_iter().take(if is_long() { N } else { 1 })
+/// One of them, which follows from the test's name; all in the long form. For what lies behind a device, far from the frames
+/// that pages reach by them.
+pub fn one_way() -> impl Iterator<Item = Way> {
+    let chosen = WAYS[turn(4)];
+    WAYS.into_iter().filter(move |way| is_long() || *way == chosen)
+}
+
+/// A number below this one that follows from the name of the test.
+fn turn(below: usize) -> usize {
+    let name = process::test_name();
+    name.bytes().map(usize::from).sum::<usize>() % below
 }
 
 /// The smallest budget and a small arena.
