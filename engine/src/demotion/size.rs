@@ -72,7 +72,20 @@ impl Sizing {
     }
 
     /// What pages cost of late.
-    fn prices(&mut self) -> Prices {
+    fn prices(&mut self, core: &Core) -> Prices {
+        let read = core.read_behind();
+        let pages = read.pages.saturating_sub(self.read.pages);
+        if pages >= TELLING {
+            let busy_ns = read.busy_ns.saturating_sub(self.read.busy_ns);
+            self.prices.behind_ns = (busy_ns / pages).min(BEHIND_NS_MAX);
+            self.read = read;
+        }
+        let faults = core.read_by_faults();
+        let [faulted, pages] = [0, 1].map(|index| faults[index] - self.faults[index]);
+        if pages >= TELLING {
+            self.prices = Prices::new(self.prices.behind_ns, faulted, pages);
+            self.faults = faults;
+        }
         let (before, now) = (self.at, Moment::now());
         self.at = now;
         let work_ns = now.work_ns - before.work_ns;
@@ -140,20 +153,7 @@ impl Core {
         if !Size::is_due(most, u64::from(sizing.refaults.count()) + stored + demoted) {
             return;
         }
-        let read = self.read_behind();
-        let pages = read.pages.saturating_sub(sizing.read.pages);
-        if pages >= TELLING {
-            let busy_ns = read.busy_ns.saturating_sub(sizing.read.busy_ns);
-            sizing.prices.behind_ns = (busy_ns / pages).min(BEHIND_NS_MAX);
-            sizing.read = read;
-        }
-        let faults = self.read_by_faults();
-        let [faulted, pages] = [0, 1].map(|index| faults[index] - sizing.faults[index]);
-        if pages >= TELLING {
-            sizing.prices = Prices::new(sizing.prices.behind_ns, faulted, pages);
-            sizing.faults = faults;
-        }
-        let (held, prices) = (self.held_compressed(stored, demoted), sizing.prices());
+        let (held, prices) = (self.held_compressed(stored, demoted), sizing.prices(self));
         sizing.size.decide(&sizing.refaults, held, most, prices);
         sizing.refaults.clear();
         sizing.moved = moved;
