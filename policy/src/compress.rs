@@ -3,10 +3,10 @@
 //! Memory that compressed pages take is memory that the program has less. How long pages have been away when they come back
 //! (`workingset`) tells for every size at once where each of them would have been: in RAM, in compressed memory, or on a
 //! device behind. So the cost of each size is reckoned, by what a page costs there and there, with what it costs to
-//! compress pages and to move them on, whether they come back or not, and the size goes towards the one that costs least. Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as
-//! would be gained by as much more. What moves on may have to come back page by page, so for less it takes that the decisions
-//! so far would have saved as much. Data that do not compress, and programs that gain nothing, are given up on soon, and tried
-//! again ever more seldom.
+//! compress pages and to move them on, whether they come back or not, and the size goes towards the one that costs least.
+//! Pages that RAM has now come back from nowhere: as many are taken to be lost with some memory as would be gained by as much
+//! more. What moves on may have to come back page by page, so for less it takes that the decisions so far would have saved as
+//! much. Data that do not compress, and programs that gain nothing, are given up on soon, and tried again ever more seldom.
 use crate::tiers::Ages;
 
 /// A step is this part of the most that it may be, and no less than what the writes under way are promised.
@@ -52,9 +52,10 @@ impl Prices {
     }
 
     /// Beside so much work of so many CPUs in some time: what a device takes counts as far as a CPU is idle meanwhile, as others
-    /// go on while one waits.
+    /// go on while one waits. Work of more CPUs than there are said to be was done by as many.
     pub fn beside(self, work_ns: u64, time_ns: u64, cpus: u32) -> Self {
-        let idle_ns = (time_ns * u64::from(cpus)).saturating_sub(work_ns).min(time_ns);
+        let cpus = u64::from(cpus).max(work_ns / time_ns.max(1));
+        let idle_ns = time_ns.saturating_mul(cpus).saturating_sub(work_ns).min(time_ns);
         let behind_ns =
             (u128::from(self.behind_ns) * u128::from(idle_ns) / u128::from(time_ns.max(1))) as u64;
         Self { behind_ns, ..self }
@@ -151,6 +152,8 @@ pub struct Size {
     regret_ns: u64,
     /// What a page behind has cost at most, in nanoseconds, forgotten slowly: those that are needed alone, as others come in order.
     dearest_ns: u64,
+    /// Pages that move on because it has become less: a price that was thought of before that.
+    owed: u64,
     /// Decisions until it is tried again once it is given up on.
     patience: u32,
 }
@@ -172,6 +175,7 @@ impl Size {
             phase: Phase::Follows,
             regret_ns: 0,
             dearest_ns: 0,
+            owed: 0,
             patience: GIVEN_UP,
         }
     }
@@ -187,7 +191,10 @@ impl Size {
     }
 
     /// Decides by what has come back since the last time, at such prices.
-    pub fn decide(&mut self, seen: &Refaults, held: Held, most: u32, prices: Prices) {
+    pub fn decide(&mut self, seen: &Refaults, mut held: Held, most: u32, prices: Prices) {
+        let paid = self.owed.min(held.demoted);
+        self.owed -= paid;
+        held.demoted -= paid;
         self.dearest_ns = prices.behind_ns.max(self.dearest_ns - self.dearest_ns / FORGOTTEN_SHARE);
         if let Phase::GivenUp(left) = self.phase {
             self.phase = match left {
@@ -219,6 +226,7 @@ impl Size {
         if saves && best > self.memory {
             (self.patience, self.regret_ns) = (GIVEN_UP, 0);
             self.memory = best.min(self.memory + stride);
+            self.owed = 0;
             return;
         }
         let lowest = self.memory.saturating_sub(stride);
@@ -235,6 +243,7 @@ impl Size {
             return self.give_up();
         }
         (self.memory, self.regret_ns) = (less.max(step), 0);
+        self.owed = costs.moved(self.memory);
     }
 
     fn give_up(&mut self) {
@@ -283,9 +292,14 @@ impl Costs<'_> {
 
     /// What it costs, with less memory, if of the pages that move on for it some are needed again, each for itself.
     fn of_moving(&self, memory: u32, dearest_ns: u64) -> u64 {
+        self.moved(memory) * (dearest_ns.saturating_sub(STORED_NS + LOADED_NS) + DEMOTED_NS)
+            / NEEDED_SHARE
+    }
+
+    /// Pages that move on for less memory.
+    fn moved(&self, memory: u32) -> u64 {
         let taken = u64::from(self.held.memory);
-        let moved = u64::from(self.held.pages) * taken.saturating_sub(memory.into()) / taken.max(1);
-        moved * (dearest_ns.saturating_sub(STORED_NS + LOADED_NS) + DEMOTED_NS) / NEEDED_SHARE
+        u64::from(self.held.pages) * taken.saturating_sub(memory.into()) / taken.max(1)
     }
 
     /// Pages that RAM would have more with such a size: what is not taken yet it has already.

@@ -215,7 +215,7 @@ fn memory_at_low_addresses_and_in_reservations_of_a_tebibyte_is_managed() {
     }
 }
 
-/// Runs a program in both modes with a third of its memory; nothing of that is outside.
+/// Runs a program with a third of its memory; nothing of that is outside.
 fn is_all_managed(words: &[&str]) {
     assert_eq!(succeed(Command::new(words[0]).args(&words[1..])), "exact\n", "natively");
     for fault in deliveries(0) {

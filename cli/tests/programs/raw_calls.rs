@@ -16,7 +16,7 @@ struct Setup {
     directory: PathBuf,
 }
 
-/// As root and as a user without rights, with each delivery of faults.
+/// As root and as a user without rights.
 fn setups(directory: &Path) -> Vec<Setup> {
     let everybody = Permissions::from_mode(0o777);
     let setup = |user: &str, fault: &str, managed: Command| {

@@ -46,6 +46,9 @@ impl Core {
             done += part.len();
         }
         count(&self.counters.swap_demoted, moved.into());
+        if device.is_compressed() {
+            self.demotion.note_moved_on(moved.into());
+        }
         self.settle_stored(self.node_here());
         self.announce_freed();
         Moved { moved, goes_on: has_come && done == mover.moving.len() }

@@ -37,8 +37,13 @@ struct Moment {
 }
 
 impl Moment {
-    fn now() -> Self {
-        Self { now_ns: clock::now_ns(), work_ns: clock::process_cpu_ns() }
+    /// Who polls for a device waits for it.
+    fn now(core: &Core) -> Self {
+        let counters = &core.counters;
+        let polled = [&counters.poll_success_ns, &counters.poll_fail_ns]
+            .map(|counter| counter.load(Ordering::Relaxed));
+        let work_ns = clock::process_cpu_ns().saturating_sub(polled.iter().sum());
+        Self { now_ns: clock::now_ns(), work_ns }
     }
 }
 
@@ -67,7 +72,7 @@ impl Sizing {
             read,
             prices: Prices::new(BEHIND_NS, 1, 1),
             faults: core.read_by_faults(),
-            at: Moment::now(),
+            at: Moment::now(core),
         }
     }
 
@@ -86,9 +91,9 @@ impl Sizing {
             self.prices = Prices::new(self.prices.behind_ns, faulted, pages);
             self.faults = faults;
         }
-        let (before, now) = (self.at, Moment::now());
+        let (before, now) = (self.at, Moment::now(core));
         self.at = now;
-        let work_ns = now.work_ns - before.work_ns;
+        let work_ns = now.work_ns.saturating_sub(before.work_ns);
         self.prices.beside(work_ns, now.now_ns - before.now_ns, process::usable_cpus())
     }
 }
@@ -175,10 +180,8 @@ impl Core {
     }
 
     fn moved_compressed(&self) -> Moved {
-        let counters = &self.counters;
-        let [stored, demoted] = [&counters.zswpout, &counters.swap_demoted]
-            .map(|counter| counter.load(Ordering::Relaxed));
-        Moved { stored, demoted }
+        let stored = self.counters.zswpout.load(Ordering::Relaxed);
+        Moved { stored, demoted: self.demotion.moved_on() }
     }
 
     fn read_by_faults(&self) -> [u64; 2] {

@@ -13,6 +13,8 @@ pub struct Demotion {
     is_asleep: AtomicBool,
     /// How much memory compressed pages may take in front of all devices, in bytes, or [`AUTO`].
     compress: AtomicU64,
+    /// Pages that have moved on from compressed memory.
+    moved_on: AtomicU64,
 }
 
 /// As much as it brings.
@@ -44,6 +46,16 @@ impl Demotion {
             Compress::Most(bytes) => bytes.min(AUTO - 1),
         };
         self.compress.store(bytes, Ordering::Relaxed);
+    }
+
+    /// So many more have moved on from compressed memory.
+    pub fn note_moved_on(&self, pages: u64) {
+        self.moved_on.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// How many that are.
+    pub fn moved_on(&self) -> u64 {
+        self.moved_on.load(Ordering::Relaxed)
     }
 
     /// Whether that is left to the engine; without compressed memory it says nothing.

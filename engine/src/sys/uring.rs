@@ -117,7 +117,7 @@ impl Ring {
         let look = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build();
         // SAFETY: the entry names no memory.
         unsafe { self.ring.submission().push(&look.user_data(WATCHED)) }
-            .expect("there is room for an entry, as all before it were handed to the kernel");
+            .expect("there is room for an entry beside two of each request");
         self.is_watching = true;
         self.submit();
     }

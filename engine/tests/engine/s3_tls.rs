@@ -34,7 +34,7 @@ fn pages_go_and_come_by_tls_and_nothing_stays() {
     alone(300, || {
         give_keys();
         let server = S3::start_tls(&Arc::new(Certificates::new()));
-        // The server's TLS is slow; what does not depend on that is tested by both ways in `s3`.
+        // The server's TLS is slow; what does not depend on that is tested in `s3`.
         for way in one_way() {
             let engine = engine_on(way, &[FRONT, &server.spec("a:128M")]);
             let (mut region, pages) = paged_out(&engine, 5400, 7);

@@ -299,7 +299,10 @@ fn a_device_counts_as_far_as_a_cpu_waits_for_it() {
     let beside = |work: u64| price.beside(work * 250_000_000, 1_000_000_000, 2).behind_ns;
     assert_eq!([0, 4, 7, 8, 9].map(beside), [DISK_NS, DISK_NS, DISK_NS / 4, 0, 0]);
     assert_eq!(price.beside(0, 0, 2).behind_ns, 0);
+    // More work than there is room for was done by more CPUs.
+    assert_eq!(price.beside(11, 4, 2).behind_ns, 0);
     assert_eq!(price.beside(u64::MAX, 1 << 40, 1 << 10).behind_ns, 0);
+    assert_eq!(price.beside(0, u64::MAX, 1 << 10).behind_ns, DISK_NS);
     assert_eq!(price.beside(1, 1 << 40, 1 << 10).behind_ns, DISK_NS);
     assert_eq!(price.beside(7, 8, 1).fault_ns, price.fault_ns);
 }

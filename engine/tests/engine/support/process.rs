@@ -42,13 +42,13 @@ pub fn in_child<W: FnOnce()>(seconds: u32, work: W) -> Option<Output> {
     Some(output)
 }
 
-/// The test that a closure was written in: its path without the crate.
-/// The name of the test that runs, in a process of its own as well; none in threads that it starts.
+/// The name of the test that runs, in a process of its own as well.
 pub fn test_name() -> String {
-    let of_thread = |_| std::thread::current().name().unwrap_or_default().to_owned();
+    let of_thread = |_| std::thread::current().name().expect("a test's own thread").to_owned();
     std::env::var(CHILD).unwrap_or_else(of_thread)
 }
 
+/// The test that a closure was written in: its path without the crate.
 fn test_of<W>() -> &'static str {
     let closure = type_name::<W>();
     let test = closure.strip_suffix("::{{closure}}").expect("the work is a closure of the test");

@@ -23,7 +23,12 @@ pub const STARTS: [fn(&[&str]) -> Redis; 2] = [Redis::start, Redis::start_tls];
 pub fn with_each_kind(work: impl Fn(Redis) + Sync) {
     std::thread::scope(|scope| {
         let work = &work;
-        STARTS.into_iter().for_each(|start| _ = scope.spawn(move || work(start(&[]))));
+        for start in STARTS {
+            // The ways of a test follow from its name.
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            let thread = std::thread::Builder::new().name(name);
+            thread.spawn_scoped(scope, move || work(start(&[]))).unwrap();
+        }
     });
 }
 
