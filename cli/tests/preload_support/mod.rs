@@ -118,7 +118,7 @@ pub fn users(case: usize) -> impl Iterator<Item = (&'static str, &'static str)> 
 /// A number below this one that follows from the name of the test, and the next one for the next case.
 fn turn(case: usize, below: usize) -> usize {
     let thread = std::thread::current();
-    let test = thread.name().expect("a test's own thread");
+    let test = thread.name().expect("the test's own thread");
     (test.bytes().map(usize::from).sum::<usize>() + case) % below
 }
 

@@ -116,7 +116,9 @@ fn trouble_that_passes_costs_no_page_and_no_slot() {
     // Beside each other: most of it is waiting.
     std::thread::scope(|scope| {
         for error in ["ETIMEDOUT", "ENOMEM", "EAGAIN", "EIO", "ENODEV"] {
-            scope.spawn(move || trouble_passes(error));
+            // The ways that it goes follow from the name.
+            let thread = std::thread::Builder::new().name(error.to_owned());
+            thread.spawn_scoped(scope, move || trouble_passes(error)).unwrap();
         }
     });
 }

@@ -44,7 +44,9 @@ pub fn in_child<W: FnOnce()>(seconds: u32, work: W) -> Option<Output> {
 
 /// The name of the test that runs, in a process of its own as well.
 pub fn test_name() -> String {
-    let of_thread = |_| std::thread::current().name().expect("a test's own thread").to_owned();
+    let of_thread = |_| {
+        std::thread::current().name().expect("the test's own thread, or one with a name").to_owned()
+    };
     std::env::var(CHILD).unwrap_or_else(of_thread)
 }
 
