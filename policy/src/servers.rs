@@ -13,6 +13,16 @@ const FOUND_AT_ONCE: usize = 3;
 /// Looks in a row that found a message, each of another thread than the one before, with which another is woken.
 const FOUND_IN_A_ROW: u32 = 64;
 
+/// Groups in which a device is told of what is outstanding: one is read while the pages of another are mapped, and the program
+/// goes on with those of a third.
+const GROUPS: usize = 3;
+
+/// Of how many reads a device is told at once, when so many are in flight or may be asked for in a moment. Telling it costs (an
+/// exit from a virtual machine); but one that is told of all at once has them all ready at once, and nobody works meanwhile.
+pub fn told_at_once(outstanding: usize) -> usize {
+    (outstanding / GROUPS).max(1)
+}
+
 /// Servers that there are on a machine with so many CPUs.
 pub fn servers_max(cpus: u32) -> u8 {
     cpus.clamp(1, u32::from(SERVERS_MAX)) as u8
@@ -57,6 +67,11 @@ mod tests {
     fn there_is_a_server_on_every_machine_and_never_more_than_the_most() {
         assert_eq!([0, 1, 2, 4, 5, 1024].map(servers_max), [1, 1, 2, 4, 4, 4]);
         assert_eq!([0, 1, 2, 3, 4, 5, 1024].map(servers), [1, 1, 1, 3, 4, 4, 4]);
+    }
+
+    #[test]
+    fn a_device_is_told_of_a_third_of_what_is_outstanding_and_of_one_read_at_least() {
+        assert_eq!([0, 1, 3, 4, 6, 16, 32].map(told_at_once), [1, 1, 1, 1, 2, 5, 10]);
     }
 
     /// What looks say that find messages of these threads.

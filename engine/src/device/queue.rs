@@ -220,17 +220,18 @@ impl Queue {
         self.in_flight += 1;
     }
 
-    /// What is started from here on may wait for others, until [`Queue::end_group`]: a device is told of all at once.
-    pub fn begin_group(&mut self) {
+    /// What is started from here on may wait for others, until there are so many `together`, of which a device is told at once, or
+    /// until [`Queue::end_groups`].
+    pub fn begin_groups(&mut self, together: usize) {
         if let Backend::Uring { ring, .. } = &mut self.backend {
-            ring.begin_group();
+            ring.begin_groups(together);
         }
     }
 
     /// Has the device told of what was started.
-    pub fn end_group(&mut self) {
+    pub fn end_groups(&mut self) {
         if let Backend::Uring { ring, .. } = &mut self.backend {
-            ring.end_group();
+            ring.end_groups();
         }
     }
 

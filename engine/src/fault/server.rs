@@ -28,7 +28,7 @@ use crate::sys::{clock, fd};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use userswap_policy::servers::Backlog;
+use userswap_policy::servers::{Backlog, told_at_once};
 
 /// Reads in flight at most; a fault beyond that reads at once.
 const DEPTH: usize = 32;
@@ -113,13 +113,14 @@ impl Server {
         has_faults
     }
 
-    /// What they read the device is told of at once.
+    /// What they read the device is told of in groups.
     fn serve_all(&mut self, faults: &[Fault]) {
-        self.queue.begin_group();
+        let outstanding = self.queue.in_flight() as usize + faults.len();
+        self.queue.begin_groups(told_at_once(outstanding));
         for fault in faults {
             self.serve(*fault);
         }
-        self.queue.end_group();
+        self.queue.end_groups();
     }
 
     fn serve(&mut self, fault: Fault) {

@@ -18,7 +18,8 @@ pub struct Ring {
     /// A look at a descriptor is under way.
     is_watching: bool,
     /// What is started waits for others, with which it is handed to the kernel.
-    is_grouping: bool,
+    /// Requests of which the kernel is told at once.
+    together: usize,
 }
 
 impl Ring {
@@ -44,17 +45,18 @@ impl Ring {
     }
 
     fn of(ring: IoUring) -> Self {
-        Self { ring: Own::new(ring), is_watching: false, is_grouping: false }
+        Self { ring: Own::new(ring), is_watching: false, together: 1 }
     }
 
-    /// From here on requests wait for others, until [`Ring::end_group`] or a wait hands them all to the kernel at once.
-    pub fn begin_group(&mut self) {
-        self.is_grouping = true;
+    /// From here on requests wait for others, until there are so many together, or [`Ring::end_groups`] or a wait hands them to
+    /// the kernel.
+    pub fn begin_groups(&mut self, together: usize) {
+        self.together = together;
     }
 
     /// Hands the kernel what has been started since.
-    pub fn end_group(&mut self) {
-        self.is_grouping = false;
+    pub fn end_groups(&mut self) {
+        self.together = 1;
         self.submit();
     }
 
@@ -95,7 +97,8 @@ impl Ring {
         // SAFETY: the pieces and the memory they name are held until the completion is reaped.
         unsafe { self.ring.submission().push(&entry) }
             .expect("the queue never starts more than its entries");
-        if !self.is_grouping || not_before_ns > 0 {
+        let is_full = self.ring.submission().len() >= self.together;
+        if is_full || not_before_ns > 0 {
             self.submit();
         }
     }
@@ -173,14 +176,38 @@ mod tests {
     use crate::sys::{PAGE_BYTES, fd};
 
     #[test]
-    fn a_group_is_handed_over_as_a_whole_at_its_end_or_by_a_wait() {
+    fn a_group_is_handed_over_as_a_whole_once_it_is_full() {
+        let file = fd::memory_file().unwrap();
+        let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
+        let mut ring = Ring::new(8).unwrap();
+        let pieces = Pieces::one(memory.address(), PAGE_BYTES);
+        let write = Request::new(file.as_raw_fd(), Direction::Write, 0);
+        ring.begin_groups(3);
+        let waiting = |token| {
+            ring.start(write, &pieces, token);
+            ring.ring.submission().len()
+        };
+        assert_eq!((1..=7).map(waiting).collect::<Vec<_>>(), [1, 2, 0, 1, 2, 0, 1]);
+        let mut done = Vec::new();
+        while done.len() < 7 {
+            match ring.reap() {
+                Some((token, _)) => done.push(token),
+                None => ring.wait(),
+            }
+        }
+        done.sort_unstable();
+        assert_eq!(done, [1, 2, 3, 4, 5, 6, 7], "the last by a wait");
+    }
+
+    #[test]
+    fn a_group_that_is_not_full_is_handed_over_at_its_end_or_by_a_wait() {
         let file = fd::memory_file().unwrap();
         let memory = Mapping::new(PAGE_BYTES, Access::ReadWrite).unwrap();
         let mut ring = Ring::new(4).unwrap();
         let pieces = Pieces::one(memory.address(), PAGE_BYTES);
         let write = Request::new(file.as_raw_fd(), Direction::Write, 0);
         for ends_by_wait in [false, true] {
-            ring.begin_group();
+            ring.begin_groups(4);
             (1..=3).for_each(|token| ring.start(write, &pieces, token));
             assert_eq!(ring.ring.submission().len(), 3, "they wait for each other");
             let late = Request { not_before_ns: 1, ..write };
@@ -191,7 +218,7 @@ mod tests {
             }
             assert!(ring.ring.submission().is_empty());
             ring.start(write, &pieces, 5);
-            ring.end_group();
+            ring.end_groups();
             assert!(ring.ring.submission().is_empty());
             let mut done = Vec::new();
             while done.len() < if ends_by_wait { 4 } else { 5 } {
