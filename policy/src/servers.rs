@@ -18,7 +18,8 @@ const FOUND_IN_A_ROW: u32 = 64;
 const GROUPS: usize = 3;
 
 /// Of how many reads a device is told at once, when so many are in flight or may be asked for in a moment. Telling it costs (an
-/// exit from a virtual machine); but one that is told of all at once has them all ready at once, and nobody works meanwhile.
+/// exit from a virtual machine); but one that is told of all at once has them all ready at once, and nobody works meanwhile
+/// (docs/decisions.md, 95).
 pub fn told_at_once(outstanding: usize) -> usize {
     (outstanding / GROUPS).max(1)
 }
@@ -28,8 +29,8 @@ pub fn servers_max(cpus: u32) -> u8 {
     cpus.clamp(1, u32::from(SERVERS_MAX)) as u8
 }
 
-/// How many of them may be awake at once unless it is set: on two CPUs one, which has a device told of several reads at once.
-/// A second one takes CPU from the program there, and waits for each read of its own (docs/decisions.md, 93).
+/// How many of them may be awake at once unless it is set: on two CPUs one, which has a device told of several reads at once
+/// ([`told_at_once`]). A second one takes CPU from the program there, and waits for each read of its own (docs/decisions.md, 93).
 pub fn servers(cpus: u32) -> u8 {
     if cpus <= 2 { 1 } else { servers_max(cpus) }
 }

@@ -19,7 +19,7 @@ pub(super) struct Sizing {
     size: Size,
     refaults: Box<Refaults>,
     /// What had been compressed and moved on when this was last decided.
-    moved: Moved,
+    flow: Flow,
     /// What had been read from the devices behind by then.
     read: Read,
     /// What a page cost when enough were read.
@@ -56,19 +56,26 @@ struct Read {
 
 /// Pages that have gone to compressed memory, and on from there.
 #[derive(Clone, Copy)]
-struct Moved {
+struct Flow {
     stored: u64,
     demoted: u64,
+}
+
+impl Flow {
+    fn since(self, before: Self) -> Self {
+        let Self { stored, demoted } = before;
+        Self { stored: self.stored - stored, demoted: self.demoted - demoted }
+    }
 }
 
 impl Sizing {
     pub(super) fn new(core: &Core) -> Self {
         let size = Size::new(core.devices.allowance.most_of_budget());
-        let (read, moved) = (core.read_behind(), core.moved_compressed());
+        let (read, flow) = (core.read_behind(), core.compressed_flow());
         Self {
             size,
             refaults: Box::default(),
-            moved,
+            flow,
             read,
             prices: Prices::new(BEHIND_NS, 1, 1),
             faults: core.read_by_faults(),
@@ -77,7 +84,7 @@ impl Sizing {
     }
 
     /// What pages cost of late.
-    fn prices(&mut self, core: &Core) -> Prices {
+    fn prices_of_late(&mut self, core: &Core) -> Prices {
         let read = core.read_behind();
         let pages = read.pages.saturating_sub(self.read.pages);
         if pages >= TELLING {
@@ -152,22 +159,22 @@ impl Core {
                 sizing.refaults.take(refaults);
             }
         }
-        let (most, moved) = (allowance.most_of_budget(), self.moved_compressed());
-        let stored = moved.stored - sizing.moved.stored;
-        let demoted = moved.demoted - sizing.moved.demoted;
-        if !Size::is_due(most, u64::from(sizing.refaults.count()) + stored + demoted) {
+        let (most, flow) = (allowance.most_of_budget(), self.compressed_flow());
+        let lately = flow.since(sizing.flow);
+        let seen = u64::from(sizing.refaults.count()) + lately.stored + lately.demoted;
+        if !Size::is_due(most, seen) {
             return;
         }
-        let (held, prices) = (self.held_compressed(stored, demoted), sizing.prices(self));
+        let (held, prices) = (self.held_compressed(lately), sizing.prices_of_late(self));
         sizing.size.decide(&sizing.refaults, held, most, prices);
         sizing.refaults.clear();
-        sizing.moved = moved;
+        sizing.flow = flow;
         allowance.set_most(sizing.size.memory());
         // There may be room again.
         self.settle_stored(self.node_here());
     }
 
-    fn held_compressed(&self, stored: u64, demoted: u64) -> Held {
+    fn held_compressed(&self, Flow { stored, demoted }: Flow) -> Held {
         let held = self.devices.list().filter_map(Device::stored);
         let pages = held.map(|held| held.pages).sum::<u64>();
         let resident: u32 = self.nodes.iter().map(|node| node.lock().resident).sum();
@@ -179,9 +186,9 @@ impl Core {
         Held { pages, cells, memory, swapped, stored, demoted }
     }
 
-    fn moved_compressed(&self) -> Moved {
+    fn compressed_flow(&self) -> Flow {
         let stored = self.counters.zswpout.load(Ordering::Relaxed);
-        Moved { stored, demoted: self.demotion.moved_on() }
+        Flow { stored, demoted: self.demotion.moved_on() }
     }
 
     fn read_by_faults(&self) -> [u64; 2] {
