@@ -76,7 +76,7 @@ pub fn owners_step(pages: Pages, owners: usize, steps: u64, begin: impl Fn(usize
 
 /// Of memory that is this large few pages of a block are mapped with the budget of 16 MiB, or more than can be copied at once,
 /// so that blocks leave by halves: every fourth page is never touched.
-const SIZES: [usize; 2] = [64 * MIB, 21 * MIB];
+const SIZES: [usize; 2] = [64 * MIB, 22 * MIB];
 
 #[test]
 fn what_threads_write_stays_while_blocks_leave() {
